@@ -4,9 +4,11 @@ Every function raises UserError with the folder, what it has, and what the confi
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 
 from official import config as configs
+from official.config import yaml_files
 from official.config.corruptions import TextToTextConfig
 from official.config.segments import TEXT_FORMATS
 from official.corruption.vocabulary import check_tokens
@@ -14,6 +16,24 @@ from official.data.shards import Shards
 from official.shards import features, manifest, shard_folder
 from official.tasks import KINDS
 from official.utils.errors import UserError, warn
+
+
+def build_command(config: configs.Config, tokenizer: str | os.PathLike) -> str:
+    """Returns the command that builds the shards of a config, for messages.
+
+    Args:
+      config: the config of the run, or of one of its phases.
+      tokenizer: the folder of the tokenizer.
+    """
+    if config.segments is None:
+        return f"python -m tfrecords_tools.build_task_shards ... --tokenizer={tokenizer}"
+    name, _, phase = config.name.partition("_phase_")
+    path = f"configs/pretrain/{name}.yaml"
+    source = path if path in yaml_files.published() else "CONFIG"
+    return (
+        f"python -m tfrecords_tools.build_shards --config={source} "
+        f"{f'--phase={phase} ' * bool(phase)}--input=TEXT --tokenizer={tokenizer} --output=NEW"
+    )
 
 
 def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:

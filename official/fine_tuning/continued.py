@@ -17,10 +17,12 @@ from official.config.corruptions import (
     PermutationConfig,
     RareTokenMasksConfig,
     SentinelsConfig,
+    TextToTextConfig,
     TokenMasksConfig,
 )
 from official.config.objectives import LABELS, PARTS, SentencePairConfig
 from official.config.parts import CorruptionConfig, ObjectiveConfig
+from official.config.segments import TEXT_FORMATS
 from official.saving import model_folder
 from official.shards.manifest import Manifest
 from official.utils import paths
@@ -69,6 +71,8 @@ def of_text(
     corruption = _corruption(known, own, segments) if own else base.corruption
     if segments.static_masks:
         corruption = content.corruption
+    if isinstance(corruption, TextToTextConfig) and segments.format in TEXT_FORMATS:
+        segments = _of_inputs(segments, corruption)
     count = sum(shard.records for each in contents.values() for shard in each.split("train"))
     size = known.encoder.hidden_size
     rate = base.recipe.optimizer.learning_rate * _BASE_SIZE / size
@@ -190,6 +194,16 @@ def _fitted(
         share = corruption.max_predictions / known.segments.max_length
         number = max(number, math.ceil(share * length))
     return dataclasses.replace(corruption, max_predictions=number)
+
+
+def _of_inputs(segments: configs.Segments, corruption: TextToTextConfig) -> configs.Segments:
+    """Returns segments with the length of inputs, of which the shards record that of raw rows.
+
+    If rows of no input have this length, the check of the shards says so.
+    """
+    raw = segments.max_length
+    lengths = (length for length in range(8, raw + 2) if corruption.row_length(length) >= raw)
+    return dataclasses.replace(segments, max_length=next(lengths, raw))
 
 
 def _tokens(content: Manifest) -> int:

@@ -14,7 +14,7 @@ from official.config.compatibility import (
     with_pooler,
 )
 from official.config.parts import EncoderConfig, ObjectiveConfig, ResolvedConfig
-from official.data.checks import labels_for
+from official.data.checks import build_command, labels_for
 from official.data.mixture import Opened
 from official.saving import model_folder, teachers
 from official.tokenizers import extension
@@ -140,11 +140,13 @@ def _with_vocabulary(config: ResolvedConfig, folder: AnyPath, data: Opened) -> R
     if known.fingerprint == ours.fingerprint:
         return config
     if not extension.includes(ours, known):
+        grow = f"--model_dir={folder.parent} --tokenizer={data.folder}/tokenizer --output=GROWN"
         raise UserError(
             f"{data.folder} was made with another tokenizer ({ours.fingerprint[:16]}…) than that "
             f"of --init, {folder} ({known.fingerprint[:16]}…), and lacks pieces or rules of it: "
-            f"make the shards again with --tokenizer={folder}, or give the model the vocabulary of "
-            "the shards: official.commands.extend_vocabulary --tokenizer"
+            f"make the shards again with that of the model ({build_command(config, folder)}), or "
+            "give the model the vocabulary of the shards "
+            f"(python -m official.commands.extend_vocabulary {grow})"
         )
     if config.recipe.init_weights == "run":
         raise UserError(
