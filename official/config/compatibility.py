@@ -147,7 +147,8 @@ def check_vocabulary(encoder: EncoderConfig, size: int) -> None:
     if encoder.vocab_size is not None and encoder.vocab_size < size:
         raise UserError(
             f"encoder.vocab_size: {encoder.vocab_size} is less than the {size} pieces of the "
-            "data's tokenizer: raise it, or start with --init from a model, whose table then grows"
+            "data's tokenizer: give --override=encoder.vocab_size=null for as many rows as pieces, "
+            "or start with --init from a model, whose table then grows"
         )
 
 

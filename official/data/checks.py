@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from official import config as configs
 from official.config import yaml_files
 from official.config.corruptions import TextToTextConfig
+from official.config.parts import ObjectiveConfig
 from official.config.segments import TEXT_FORMATS
 from official.corruption.vocabulary import check_tokens
 from official.data.shards import Shards
@@ -34,6 +35,16 @@ def build_command(config: configs.Config, tokenizer: str | os.PathLike) -> str:
         f"python -m tfrecords_tools.build_shards --config={source} "
         f"{f'--phase={phase} ' * bool(phase)}--input=TEXT --tokenizer={tokenizer} --output=NEW"
     )
+
+
+def _command(shards: Shards, config: configs.Config) -> str:
+    """Returns the command that builds the shards again for a config, with their own tokenizer."""
+    return build_command(config, f"{shards.folders[0]}/{manifest.TOKENIZER_FOLDER}")
+
+
+def _again(shards: Shards, config: configs.Config) -> str:
+    """Returns the advice to build shards again, for messages."""
+    return f"make the shards again with the config of this run ({_command(shards, config)})"
 
 
 def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
@@ -75,9 +86,13 @@ def _packing(shards: Shards, config: configs.Config) -> None:
     segments, parts = config.segments, "part_lengths" in shards.features
     if segments is not None and (segments.packing > 1) != parts:
         kind = "several examples in a row" if parts else "one example in a row"
+        theirs = shards.manifest.segments if parts else None
+        packing, length = (theirs.packing, theirs.row_length) if theirs else (1, None)
+        row = "" if length == segments.row_length else f" --override=segments.row_length={length}"
         raise UserError(
             f"{shards.folder} has {kind}, and the config says segments.packing: "
-            f"{segments.packing}: change the config, or make the shards again with it"
+            f"{segments.packing}: {_again(shards, config)}, or read them as they are with "
+            f"--override=segments.packing={packing}{row.replace('None', 'null')}"
         )
 
 
@@ -95,7 +110,7 @@ def _bare_rows(shards: Shards, config: configs.Config) -> None:
         if {"blocks", *TEXT_FORMATS} & {theirs, segments.format}:
             raise UserError(
                 f"{shards.folder} has shards of segments.format: {theirs}, and the config says "
-                f"{segments.format}: change the config, or make the shards again with it"
+                f"{segments.format}: {_again(shards, config)}, or name a config with this format"
             )
         return
     raw = shards.manifest.max_length
@@ -105,7 +120,7 @@ def _bare_rows(shards: Shards, config: configs.Config) -> None:
         raise UserError(
             f"{shards.folder} has rows of {raw} raw tokens, and corruption.type: "
             f"{corruption.type} needs {corruption.row_length(segments.max_length)} for "
-            f"segments.max_length: {segments.max_length}: make the shards again with this config"
+            f"segments.max_length: {segments.max_length}: {_again(shards, config)}"
         )
 
 
@@ -114,14 +129,14 @@ def _stream(shards: Shards, config: configs.Config) -> None:
     theirs, ours = shards.manifest.segments, config.segments
     stream = shards.rows is not None
     if ours is not None and (stream or ours.format == "stream"):
-        kind = "row-continuous" if stream else "shuffled, not row-continuous,"
         for name in ("format", "reuse_length", "backward", "sentences"):
             shards_say, config_says = getattr(theirs, name, None), getattr(ours, name)
             if shards_say != config_says:
+                kind = "whose rows continue from batch to batch" if stream else "of single rows"
                 raise UserError(
-                    f"{shards.folder} has {kind} shards of segments.{name}: {shards_say}, and the "
-                    f"config says {config_says}: change the config, or make the shards again "
-                    "with it"
+                    f"{shards.folder} has shards {kind}, with segments.{name}: {shards_say}, and "
+                    f"the config says {config_says}: {_again(shards, config)}, or name a config "
+                    "for such shards"
                 )
     if not stream:
         return
@@ -177,7 +192,8 @@ def _static_masks(shards: Shards, config: configs.Config) -> None:
     if ours != theirs:
         raise UserError(
             f"{shards.folder} was made with corruption.max_predictions: {theirs}, and the config "
-            f"says {ours}: its masks are static, so take the same number"
+            f"says {ours}: its masks are static, so take the same number, by "
+            f"--override=corruption.max_predictions={theirs}"
         )
 
 
@@ -189,8 +205,9 @@ def _drawn_masks(shards: Shards, config: configs.Config) -> None:
     for name in sorted(corruption.needs() - shards.features):
         who = f"unit: {corruption.unit}" if corruption.unit else f"type: {corruption.type}"
         raise UserError(
-            f"{shards.folder} has no {name}, which corruption.{who} needs: make "
-            f"the shards again with the lexicon ({features.LEXICONS[name]}=FILE)"
+            f"{shards.folder} has no {name}, which corruption.{who} needs: make the shards again "
+            f"with a lexicon ({_command(shards, config)} {features.LEXICONS[name]}=FILE), or hide "
+            "other units: --override=corruption.unit=word"
         )
     check_tokens(corruption, shards.tokenizer, f"the tokenizer of {shards.folder}")
 
@@ -201,15 +218,18 @@ def _expects_static(shards: Shards, config: configs.Config) -> None:
         kind = "static masks" if shards.static_masks else "no static masks"
         raise UserError(
             f"{shards.folder} has {kind}, and the config says segments.static_masks: "
-            f"{str(config.segments.static_masks).lower()}: change the config, or make the shards "
-            "again with it"
+            f"{str(config.segments.static_masks).lower()}: {_again(shards, config)}, or read them "
+            f"as they are with --override=segments.static_masks={str(shards.static_masks).lower()}"
         )
 
 
-def objectives(folder: str, split: str, fields: frozenset[str], config: configs.Config) -> None:
+def objectives(shards: Shards, fields: frozenset[str], config: configs.Config) -> None:
     """Checks that the batches have the fields that the objectives read."""
+    folder, split = shards.folder, shards.split
     for objective in config.objectives:
         if lacking := sorted(objective.needs() - fields):
+            if shards.manifest.segments is not None and config.segments is not None:
+                raise UserError(_lacking(shards, objective, lacking, config))
             raise UserError(
                 f"{folder}: the {split} split does not give {', '.join(lacking)}, which "
                 f"{objective.type} needs; it gives {', '.join(sorted(fields))}: name other "
@@ -217,14 +237,30 @@ def objectives(folder: str, split: str, fields: frozenset[str], config: configs.
             )
 
 
+def _lacking(
+    shards: Shards, objective: ObjectiveConfig, lacking: Sequence[str], config: configs.Config
+) -> str:
+    """Returns the message about shards of text without what an objective reads."""
+    segments = shards.manifest.segments
+    assert segments is not None, "shards of text"
+    others = [f"{{type: {other.type}}}" for other in config.objectives if other != objective]
+    alone = f", or train without it: --override='objectives=[{', '.join(others)}]'"
+    return (
+        f"{shards.folder} has no {', '.join(lacking)} (segments.format: {segments.format}, "
+        f"relation: {segments.relation}), which the objective {objective.type} reads: "
+        f"{_again(shards, config)}{alone * bool(others)}"
+    )
+
+
 def positions(folder: str, longest: int, config: configs.ResolvedConfig) -> None:
     """Checks that the encoder has positions for the longest sequence, in tokens."""
     limit = config.encoder.max_positions
+    flag = "--max_length" if config.segments is None else "--override=segments.max_length"
     if longest > limit:
         raise UserError(
             f"{folder}: examples have up to {longest} tokens, and the encoder has positions for "
-            f"{limit} (encoder.max_positions): make the shards again with max_length {limit} or "
-            "less, or take an encoder with more positions"
+            f"{limit} (encoder.max_positions): make the shards again with {flag}={limit} or less, "
+            "or take an encoder with more positions"
         )
 
 

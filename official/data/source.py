@@ -217,7 +217,7 @@ class ShardDataset:
         available |= objective_fields(config.objectives)
         if not self.training:
             available |= frozenset().union(*(o.optional() for o in config.objectives))
-        checks.objectives(self.folder, self.split, available, config)
+        checks.objectives(self._shards, available, config)
         if self.training:
             shard_folder.check_memory(self.folder, config, self.manifest)
         checks.positions(self.folder, self._shards.longest_sequence, config)

@@ -310,6 +310,6 @@ def _describe(model_dir: AnyPath, kind: str, report: Report) -> None:
         records = {r.step: r.metrics for r in metrics_log.read(model_dir)
                    if r.split == "validation"}  # fmt: skip
         values = records.get(best["step"], {best["metric"]: best["value"]})
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        shown = ", ".join(f"{k} {v:.4g}" for k, v in metrics_log.figures(values).items())
         report(f"step {best['step']} is the best on the validation examples: {shown}")
     report(f"official.load({str(model_dir)!r}).{KINDS[kind].method}([...])")

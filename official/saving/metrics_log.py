@@ -39,6 +39,29 @@ class Record(NamedTuple):
         return json.dumps({**marks, **plain}) + "\n"
 
 
+def figures(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns metrics as they are printed, each figure under one name.
+
+    A loss of one term alone is that term, and its name is `TERM loss`. A measure of an objective,
+    such as `classification_accuracy`, is left out where the task has the same, `accuracy`.
+
+    Args:
+      metrics: the values by name; those of one of several tasks are named `TASK/NAME`.
+    """
+    shown: dict[str, float] = {}
+    terms: set[str] = set()
+    for name, value in metrics.items():
+        task, slash, own = name.rpartition("/")
+        head = f"{task}{slash}"
+        same = [n for n, v in metrics.items() if n != name and n.startswith(head) and v == value]
+        if own == "loss" and same:
+            terms.add(same[0])
+            shown[f"{same[0]} loss"] = value
+        elif name not in terms and not any(name.endswith(f"_{n}") for n in same):
+            shown[name] = value
+    return shown
+
+
 def read(model_dir: str | os.PathLike) -> list[Record]:
     """Reads the records of a run in the order of their steps.
 

@@ -103,8 +103,8 @@ def check_batch(folder: str, rows: int, batch_size: int, training: bool) -> None
         key = "recipe.batch_size" if training else "recipe.eval_batch_size"
         raise UserError(
             f"{folder} is a stream of {rows} rows, and the batch has {batch_size}: its rows "
-            f"continue from batch to batch, so set {key}: {rows}, or make the shards again with "
-            f"segments.rows: {batch_size}"
+            f"continue from batch to batch, so give --override={key}={rows}, or make the shards "
+            f"again with --override=segments.rows={batch_size}"
         )
 
 

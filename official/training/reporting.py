@@ -92,13 +92,13 @@ class Reporter:
 
         Args:
           step: the current step.
-          metrics: the means by name.
+          metrics: the means by name, `loss` first.
           tokens: the mean number of tokens of a step, without padding.
         """
         steps, seconds = step - self._clock_step, time.monotonic() - self._clock
         self._clock, self._clock_step = time.monotonic(), step
-        terms = {name: value for name, value in metrics.items() if name != "loss"}
-        line = f"step {step}/{self.total_steps}  loss {metrics['loss']:.4f}  ({_text(terms)})"
+        (name, loss), *others = metrics_log.figures(metrics).items()
+        line = f"step {step}/{self.total_steps}  {name} {loss:.4f}  ({_text(dict(others))})"
         if steps:
             rate = steps / seconds
             speed = {"steps_per_second": rate, "tokens_per_second": tokens * rate}
@@ -109,7 +109,7 @@ class Reporter:
 
     def evaluation(self, step: int, metrics: Mapping[str, float], split: str, note: str) -> None:
         """Reports an evaluation of the weights at a step."""
-        self.say(f"step {step}  {split}: {_text(metrics)}{note}")
+        self.say(f"step {step}  {split}: {_text(metrics_log.figures(metrics))}{note}")
         self._write(split, step, metrics)
 
     def again(self, step: int, metrics: Mapping[str, float], split: str) -> None:

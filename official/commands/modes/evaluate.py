@@ -47,6 +47,7 @@ def run(options: Values) -> None:
 
     from official.distribution import strategies
     from official.evaluation import run as evaluation
+    from official.saving import metrics_log
 
     strategy = mode.strategy(options, options.model_dir, options.data)
     metrics_of_splits = evaluation.evaluate(
@@ -62,7 +63,7 @@ def run(options: Values) -> None:
     for split, metrics in metrics_of_splits.items():
         if len(metrics_of_splits) > 1:
             print(f"{split}:")
-        for name, value in metrics.items():
+        for name, value in metrics_log.figures(metrics).items():
             print(f"{name:24} {value:.6f}")
     if options.output and strategies.is_chief(strategy):
         with atomic.file(options.output) as stream:

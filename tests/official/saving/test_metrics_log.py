@@ -50,3 +50,36 @@ def test_folders_without_metrics_are_refused(tmp_path):
         metrics_log.read(tmp_path / "none")
     with pytest.raises(UserError, match="there is no metrics.jsonl in it"):
         metrics_log.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown"),
+    [
+        (
+            {"loss": 2.5, "masked_lm": 2.5, "masked_lm_accuracy": 0.5},
+            {"masked_lm loss": 2.5, "masked_lm_accuracy": 0.5},
+        ),
+        # The total of two terms is a figure of its own, and so is one of a weighted term.
+        (
+            {"loss": 3.0, "masked_lm": 2.5, "next_sentence": 0.5},
+            {"loss": 3.0, "masked_lm": 2.5, "next_sentence": 0.5},
+        ),
+        ({"loss": 5.0, "bilm": 2.5}, {"loss": 5.0, "bilm": 2.5}),
+        # The task measures what its objective measures.
+        (
+            {"loss": 0.2, "classification": 0.2, "classification_accuracy": 0.9, "accuracy": 0.9,
+             "f1": 0.9},
+            {"classification loss": 0.2, "accuracy": 0.9, "f1": 0.9},
+        ),
+        # Of several tasks, each by itself.
+        (
+            {"a/loss": 0.5, "a/classification": 0.5, "b/loss": 0.5, "b/regression": 0.5,
+             "average": 0.7},
+            {"a/classification loss": 0.5, "b/regression loss": 0.5, "average": 0.7},
+        ),
+        ({"accuracy": 1.0, "f1": 1.0}, {"accuracy": 1.0, "f1": 1.0}),
+        ({}, {}),
+    ],
+)  # fmt: skip
+def test_each_figure_is_shown_once(metrics, shown):
+    assert list(metrics_log.figures(metrics).items()) == list(shown.items())

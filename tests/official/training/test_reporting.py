@@ -59,6 +59,27 @@ def test_figures_reach_the_file_the_events_and_the_screen(tmp_path, capsys):
     assert actual["loss"] == 2.0 and actual["masked_lm"] == 1.5
 
 
+def test_lines_have_each_figure_once_and_the_file_all_keys(tmp_path, capsys):
+    """A single term of weight 1 is the loss, and is printed as such."""
+    metrics = {"loss": 2.0, "causal_lm": 2.0, "causal_lm_bits_per_byte": 1.5}
+    reporter = reporting.Reporter(tmp_path, total_steps=100)
+    reporter.start(1, 9.5)
+    reporter.train(11, {**metrics, "gradient_norm": 0.5}, tokens=50.0)
+    reporter.evaluation(11, metrics, "validation", "  (best so far)")
+    reporter.close()
+    _, train, validation = capsys.readouterr().out.splitlines()
+    assert train.startswith(
+        "step 11/100  causal_lm loss 2.0000  (causal_lm_bits_per_byte 1.5  gradient_norm 0.5)  "
+    )
+    assert validation == (
+        "step 11  validation: causal_lm loss 2  causal_lm_bits_per_byte 1.5  (best so far)"
+    )
+    numbers = [word for word in validation.split() if word[0].isdigit()]
+    assert numbers == ["11", "2", "1.5"]
+    for line in (tmp_path / "metrics.jsonl").read_text().splitlines():
+        assert metrics.items() <= json.loads(line).items()
+
+
 def test_time_for_evaluation_is_no_training(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
