@@ -134,7 +134,8 @@ def check_tokens(corruption: "CorruptionConfig | None", tokenizer: "Tokenizer", 
     share = corruption.mask_prob
     if share > 0 and tokenizer.mask_id is None:
         raise UserError(
-            f"{where} has no mask token, and corruption.mask_prob is {share}: add one to the "
-            "vocabulary (<mask>, [MASK], or another that mask_token names in "
+            f"{where} has no mask token, and corruption.mask_prob is {share}: name another with "
+            "--tokenizer (build_vocab makes one with a mask, but not with --sentinels), add one to "
+            "the vocabulary (<mask>, [MASK], or another that mask_token names in "
             "tokenizer_config.json), or take objectives that need no masks"
         )

@@ -43,8 +43,14 @@ def _command(shards: Shards, config: configs.Config) -> str:
 
 
 def _again(shards: Shards, config: configs.Config) -> str:
-    """Returns the advice to build shards again, for messages."""
-    return f"make the shards again with the config of this run ({_command(shards, config)})"
+    """Returns the advice to build shards for a config of pretraining, for messages."""
+    command = _command(shards, config)
+    if (task := shards.task) is not None:
+        return (
+            f"these are the shards of the task {task.name}, and the config learns from text: make "
+            f"shards of text ({command}), or name the config of a task"
+        )
+    return f"make the shards again with the config of this run ({command})"
 
 
 def shards(shards: Shards, config: configs.Config, training: bool, shares: Sequence[float]) -> None:
@@ -205,9 +211,9 @@ def _drawn_masks(shards: Shards, config: configs.Config) -> None:
     for name in sorted(corruption.needs() - shards.features):
         who = f"unit: {corruption.unit}" if corruption.unit else f"type: {corruption.type}"
         raise UserError(
-            f"{shards.folder} has no {name}, which corruption.{who} needs: make the shards again "
-            f"with a lexicon ({_command(shards, config)} {features.LEXICONS[name]}=FILE), or hide "
-            "other units: --override=corruption.unit=word"
+            f"{shards.folder} has no {name}, which corruption.{who} needs: make shards with a "
+            f"lexicon ({_command(shards, config)} {features.LEXICONS[name]}=FILE), or hide other "
+            "units: --override=corruption.unit=word"
         )
     check_tokens(corruption, shards.tokenizer, f"the tokenizer of {shards.folder}")
 
@@ -228,8 +234,14 @@ def objectives(shards: Shards, fields: frozenset[str], config: configs.Config) -
     folder, split = shards.folder, shards.split
     for objective in config.objectives:
         if lacking := sorted(objective.needs() - fields):
-            if shards.manifest.segments is not None and config.segments is not None:
+            if config.segments is not None:
                 raise UserError(_lacking(shards, objective, lacking, config))
+            if shards.task is None and manifest.TARGETS & {*lacking}:
+                raise UserError(
+                    f"{folder} has shards of text, and the objective {objective.type} learns "
+                    f"{', '.join(lacking)} of a task: name the shards of a task "
+                    "(tfrecords_tools.build_task_shards makes them), or a config of pretraining"
+                )
             raise UserError(
                 f"{folder}: the {split} split does not give {', '.join(lacking)}, which "
                 f"{objective.type} needs; it gives {', '.join(sorted(fields))}: name other "
@@ -242,13 +254,12 @@ def _lacking(
 ) -> str:
     """Returns the message about shards of text without what an objective reads."""
     segments = shards.manifest.segments
-    assert segments is not None, "shards of text"
+    form = segments and f" (segments.format: {segments.format}, relation: {segments.relation})"
     others = [f"{{type: {other.type}}}" for other in config.objectives if other != objective]
     alone = f", or train without it: --override='objectives=[{', '.join(others)}]'"
     return (
-        f"{shards.folder} has no {', '.join(lacking)} (segments.format: {segments.format}, "
-        f"relation: {segments.relation}), which the objective {objective.type} reads: "
-        f"{_again(shards, config)}{alone * bool(others)}"
+        f"{shards.folder} has no {', '.join(lacking)}{form or ''}, which the objective "
+        f"{objective.type} reads: {_again(shards, config)}{alone * bool(others)}"
     )
 
 

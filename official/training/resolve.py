@@ -79,7 +79,10 @@ def inherit(
                 "folder"
             )
         if config.encoder is None:
-            raise UserError("encoder: the config has none: give one, or a model folder with --init")
+            raise UserError(
+                f"encoder: the config has none ({config.name}): name the model folder whose "
+                "encoder goes on with --init=MODEL, or a config with an encoder"
+            )
         return ResolvedConfig.of(config, encoder=_for_recipe(config, config.encoder))
     if config.recipe.init_weights == "run" and config.recipe.trainable != initial.recipe.trainable:
         raise UserError(

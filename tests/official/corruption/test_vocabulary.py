@@ -60,7 +60,7 @@ def test_counts():
 
 def test_masks_want_a_mask_token():
     without, with_one = (types.SimpleNamespace(mask_id=i, sentinel_ids=()) for i in (None, 4))
-    message = r"DIR has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
+    message = r"DIR has no mask token, and corruption.mask_prob is 0.8: name another with"
     with pytest.raises(UserError, match=message):
         check_tokens(TokenMasksConfig(), without, "DIR")
     check_tokens(TokenMasksConfig(), with_one, "DIR")

@@ -155,7 +155,7 @@ def test_phrases_reach_the_corruption(tmp_path):
             assert phrase.all() or not phrase.any()
             wholes += phrase.all()
     assert wholes > 5
-    with pytest.raises(UserError, match="has no entity_inner, .* lexicon \\(--entities=FILE\\)"):
+    with pytest.raises(UserError, match="has no entity_inner, .* lexicon .*--entities=FILE"):
         data.ShardDataset(tmp_path, make_config(dataclasses.replace(masks, unit="entity")))
 
 
@@ -426,7 +426,8 @@ def test_blocks_know_the_token_behind_them(tmp_path):
         data.ShardDataset(folder, make_config(segments=Segments()))
     folder = write(tmp_path / "pairs", make_examples(6), config=pairs)
     with pytest.raises(
-        UserError, match="has shards of segments.format: pairs, and the config says blocks: change"
+        UserError,
+        match="has shards of segments.format: pairs, and the config says blocks: make the",
     ):
         data.ShardDataset(folder, config)
 

@@ -153,20 +153,22 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     other["segments"]["backward"] = False
     for settings, message in (
         (config(reuse_length=4, backward=True),
-         "has row-continuous shards of segments.reuse_length: 5, and the config says 4: change"),
-        (configs.from_dict(other), "of segments.backward: True, and the config says False"),
-        (small.config(), "row-continuous shards of segments.format: stream, .* says pairs"),
+         "continue from batch to batch, with segments.reuse_length: 5, and the config says 4: make"),
+        (configs.from_dict(other), "with segments.backward: True, and the config says False"),
+        (small.config(), "continue from batch to batch, with segments.format: stream, .* says pairs"),
         (dataclasses.replace(same, recipe=configs.Recipe(steps=1, bucket_lengths=(8, 16))),
          "is a stream, whose rows all have one length: remove recipe.bucket_lengths"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
             data.ShardDataset(folder, settings, training=True)
     pairs = small.shard_folder(tmp_path / "pairs", small.config())
-    with pytest.raises(UserError, match="has shuffled, not row-continuous, shards of segments.form"
-                                        "at: pairs, and the config says stream"):  # fmt: skip
+    with pytest.raises(UserError, match="has shards of single rows, with segments.format: pairs, and "
+                                        "the config says stream"):  # fmt: skip
         data.ShardDataset(pairs, same, training=True)
     source = data.ShardDataset(folder, same, training=True)
-    message = "is a stream of 4 rows, and the batch has 8: .* set recipe.batch_size: 4, or make"
+    message = (
+        "is a stream of 4 rows, and the batch has 8: .* give --override=recipe.batch_size=4, or"
+    )
     with pytest.raises(UserError, match=message):
         source.dataset(8)
     with pytest.raises(UserError, match="recipe.eval_batch_size: 4, or .* segments.rows: 2"):

@@ -104,7 +104,9 @@ def test_the_vocabulary_size_comes_from_the_tokenizer():
 
 
 def test_no_encoder_anywhere():
-    with pytest.raises(UserError, match="encoder: the config has none: give one, or .* --init"):
+    with pytest.raises(
+        UserError, match="encoder: the config has none .tuned.: name .* with --init=MODEL"
+    ):
         resolve.inherit(tuned())
 
 

@@ -913,7 +913,7 @@ def test_a_vocabulary_without_a_mask_token(tmp_path):
     folder = small.tokenizer_folder(tmp_path / "tok")
     pieces = (folder / "vocab.txt").read_text()
     (folder / "vocab.txt").write_text(pieces.replace("[MASK]", "other"))
-    message = r"tok has no mask token, and corruption.mask_prob is 0.8: add one to the vocabulary"
+    message = r"tok has no mask token, and corruption.mask_prob is 0.8: name another with"
     for static in (True, False):  # masks are drawn here, or in training
         wanted = small.config(segments__static_masks=static)
         with pytest.raises(UserError, match=message):
