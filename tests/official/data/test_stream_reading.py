@@ -153,17 +153,17 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     other["segments"]["backward"] = False
     for settings, message in (
         (config(reuse_length=4, backward=True),
-         "continue from batch to batch, with segments.reuse_length: 5, and the config says 4: make"),
+         "from batch to batch, with segments.reuse_length: 5, and the config says 4: make"),
         (configs.from_dict(other), "with segments.backward: True, and the config says False"),
-        (small.config(), "continue from batch to batch, with segments.format: stream, .* says pairs"),
+        (small.config(), "from batch to batch, with segments.format: stream, .* says pairs"),
         (dataclasses.replace(same, recipe=configs.Recipe(steps=1, bucket_lengths=(8, 16))),
          "is a stream, whose rows all have one length: remove recipe.bucket_lengths"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=message):
             data.ShardDataset(folder, settings, training=True)
     pairs = small.shard_folder(tmp_path / "pairs", small.config())
-    with pytest.raises(UserError, match="has shards of single rows, with segments.format: pairs, and "
-                                        "the config says stream"):  # fmt: skip
+    with pytest.raises(UserError, match="has shards of single rows, with segments.format: pairs, "
+                                        "and the config says stream"):  # fmt: skip
         data.ShardDataset(pairs, same, training=True)
     source = data.ShardDataset(folder, same, training=True)
     message = (
