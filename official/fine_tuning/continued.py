@@ -34,6 +34,11 @@ _TOKENS = 10_000_000
 _MOST_PASSES = 100
 _BASE_SIZE = 768  # D that the learning rate of `CONFIG` is for
 _EVAL_EVERY = 500  # steps
+# Configs whose shards suit the objectives that do not read those of `CONFIG`.
+_SHARDS = {
+    "seq2seq_lm": "configs/pretrain/t5_mini.yaml",
+    "bilm": "configs/pretrain/elmo_mini.yaml",
+}
 _TYPES = frozenset(part.type for part in PARTS)
 
 
@@ -68,44 +73,50 @@ def of_text(
         _check_masked_lm(known, paths.path(init))
     raw = yaml_files.read(CONFIG).values
     base = configs.from_dict(raw, CONFIG)
-    corruption = _corruption(known, own, segments) if own else base.corruption
-    if segments.static_masks:
-        corruption = content.corruption
+    corruption = content.corruption if segments.static_masks else _corruption(known, own, base)
     if isinstance(corruption, TextToTextConfig) and segments.format in TEXT_FORMATS:
         segments = _of_inputs(segments, corruption)
-    count = sum(shard.records for each in contents.values() for shard in each.split("train"))
-    size = known.encoder.hidden_size
-    rate = base.recipe.optimizer.learning_rate * _BASE_SIZE / size
+    if not segments.static_masks:
+        corruption = _fitted(corruption, known, segments)
     raw |= {
         "segments": configs.to_dict(segments),
-        "corruption": configs.to_dict(_fitted(corruption, known, segments)),
+        "corruption": configs.to_dict(corruption),
         "encoder": configs.to_dict(known.encoder),
         "objectives": [configs.to_dict(each) for each in own or base.objectives],
     }
+    count = sum(shard.records for each in contents.values() for shard in each.split("train"))
+    size = known.encoder.hidden_size
+    rate = base.recipe.optimizer.learning_rate * _BASE_SIZE / size
     raw["recipe"]["init_weights"] = "all" if own else "encoder"
     raw["recipe"]["optimizer"]["learning_rate"] = float(f"{rate:.2g}")
     raw["recipe"]["batch_size"] = segments.rows or min(base.recipe.batch_size, count)
     given = {loader.apply_override(raw, each) for each in override}
     if "recipe.epochs" in given and "recipe.steps" not in given:
         del raw["recipe"]["steps"]
-    config = configs.from_dict(raw, f"--init={init}, going on with {folders}")
+    try:
+        config = configs.from_dict(raw, f"--init={init}, going on with {folders}")
+    except UserError as error:
+        suits = _SHARDS.get(own[0].type, CONFIG) if own else CONFIG
+        raise UserError(
+            f"{error}. Shards that suit the model: python -m tfrecords_tools.build_shards "
+            f"--config={suits} --input=TEXT --tokenizer={init}/tokenizer --output=NEW"
+        ) from None
+    recipe, rule = config.recipe, ""
     tokens = sum(map(_tokens, contents.values()))
-    recipe = config.recipe
     if not given & {"recipe.steps", "recipe.epochs"}:
         passes = min(_MOST_PASSES, max(1.0, _TOKENS / tokens))
-        steps = math.ceil(passes * count / recipe.batch_size)
-        recipe = dataclasses.replace(recipe, steps=steps)
+        recipe = dataclasses.replace(recipe, steps=math.ceil(passes * count / recipe.batch_size))
+        most = f"at least one and at most {_MOST_PASSES}"
+        rule = f" (until {_TOKENS:,} are read, but {most}: Gururangan et al., 2020)"
     steps = recipe.total_steps(count)
     if "recipe.eval_every" not in given:
         recipe = dataclasses.replace(recipe, eval_every=min(steps, _EVAL_EVERY))
     names = " and ".join(each.name for each in config.objectives)
     source = f"the objective of {init}{left_out}" if own else f"as {init} has no such objective"
     report(
-        f"settings of {CONFIG}: {names} ({source}); "
-        f"{steps:,} steps of {recipe.batch_size} rows are {steps * recipe.batch_size / count:.3g} "
-        f"passes over {tokens:,} tokens ({_TOKENS:,} tokens, at least one pass, at most "
-        f"{_MOST_PASSES}: Gururangan et al., 2020); learning rate "
-        f"{recipe.optimizer.learning_rate:g} for {size} dimensions"
+        f"settings of {CONFIG}: {names} ({source}); {steps:,} steps of {recipe.batch_size} rows "
+        f"are {steps * recipe.batch_size / count:.3g} passes over {tokens:,} tokens{rule}; "
+        f"learning rate {recipe.optimizer.learning_rate:g} for {size} dimensions"
     )
     return dataclasses.replace(config, recipe=recipe)
 
@@ -162,19 +173,23 @@ def _check_masked_lm(known: configs.ResolvedConfig, init: AnyPath) -> None:
 
 
 def _corruption(
-    known: configs.ResolvedConfig,
-    own: Sequence[ObjectiveConfig],
-    segments: configs.Segments,
+    known: configs.ResolvedConfig, own: Sequence[ObjectiveConfig], base: configs.Config
 ) -> CorruptionConfig | None:
-    """Returns the corruption of a model, or of its objective: a converted model may have none."""
-    if known.corruption is not None:
-        return known.corruption
+    """Returns the corruption of a model, or that of its objective: a converted one may have none.
+
+    Args:
+      known: the config of the model.
+      own: its objectives of pretraining.
+      base: the config with the masks of masked LM.
+    """
     types = {each.type for each in own}
-    if "permutation_lm" in types:
-        size = segments.reuse_length or None
-        number = segments.max_length // PermutationConfig.k
-        return PermutationConfig(unit="token_span", num_predict=number, perm_size=size)
-    return SentinelsConfig() if "seq2seq_lm" in types else None
+    if not own or known.corruption is None:
+        if types & {"causal_lm", "bilm"}:
+            return None
+        if "permutation_lm" in types:
+            return PermutationConfig(unit="token_span")
+        return SentinelsConfig() if "seq2seq_lm" in types else base.corruption
+    return known.corruption
 
 
 def _fitted(
@@ -182,13 +197,20 @@ def _fitted(
     known: configs.ResolvedConfig,
     segments: configs.Segments,
 ) -> CorruptionConfig | None:
-    """Returns a corruption with as many predictions in a sequence as the length has room for.
+    """Returns a corruption with as many predictions as sequences of this length have.
 
-    There are at least `mask_rate` times the length, and as large a share of it as in the model.
+    Of masks they are at least `mask_rate` times the length, and as large a share of it as in the
+    model; of a permutation that is not the model's own, as many as its `k` allows.
     """
-    if segments.static_masks or not isinstance(corruption, TokenMasksConfig | RareTokenMasksConfig):
-        return corruption
     length = segments.max_length
+    if isinstance(corruption, PermutationConfig) and known.corruption is None:
+        size = segments.reuse_length or length
+        longest = min(corruption.max_span, size // (1 + corruption.k))
+        return dataclasses.replace(
+            corruption, num_predict=length // corruption.k, perm_size=size, max_span=longest
+        )
+    if not isinstance(corruption, TokenMasksConfig | RareTokenMasksConfig):
+        return corruption
     number = math.ceil(corruption.mask_rate * length)
     if known.corruption is not None and known.segments is not None:
         share = corruption.max_predictions / known.segments.max_length

@@ -10,6 +10,7 @@ import pytest
 import official
 from official import config as configs
 from official import tokenizers
+from official.config.corruptions import PermutationConfig, SentinelsConfig
 from official.fine_tuning import continued, settings
 from official.saving import checkpoints, metrics_log, model_folder, named_arrays
 from official.shards import manifest
@@ -65,8 +66,8 @@ def test_a_model_without_an_objective_learns_masked_lm(bare, shards):
     assert lines == [
         f"settings of configs/pretrain/continued.yaml: masked_lm (as {bare} has no such "
         f"objective); {recipe.steps:,} steps of {batch} rows are 100 passes over {rows * 32:,} "
-        "tokens (10,000,000 tokens, at least one pass, at most 100: Gururangan et al., 2020); "
-        "learning rate 0.0048 for 16 dimensions"
+        "tokens (until 10,000,000 are read, but at least one and at most 100: Gururangan et al., "
+        "2020); learning rate 0.0048 for 16 dimensions"
     ]
 
 
@@ -95,6 +96,9 @@ def test_own_settings_win(bare, shards):
     assert (config.recipe.steps, config.recipe.epochs) == (7, 0)
     assert (config.corruption.mask_rate, config.recipe.optimizer.learning_rate) == (0.3, 0.5)
     assert config.recipe.eval_every == 7
+    lines = []
+    settings.of_shards(shards, bare, ["recipe.steps=7"], lines.append)
+    assert "; 7 steps of " in lines[0] and "Gururangan" not in lines[0]
     config = settings.of_shards(shards, bare, ["recipe.epochs=3", "recipe.eval_every=2"], len)
     assert (config.recipe.steps, config.recipe.epochs, config.recipe.eval_every) == (0, 3, 2)
 
@@ -144,6 +148,53 @@ def test_static_masks_are_those_of_the_shards(tmp_path, bare):
     config = settings.of_shards(data, bare, report=len)
     assert config.corruption == own.corruption and config.segments.static_masks
     run.check(config, data, tmp_path / "out", evaluate=False, init=bare)
+
+
+@pytest.mark.parametrize("system", ["xlnet", "xlnet_stream", "t5", "gpt2", "roberta"])
+def test_a_converted_model_has_the_corruption_of_its_objective(tmp_path, system):
+    """Its config has no `segments` and no `corruption`, as that of an XLNet of transformers."""
+    own = small.config(**systems.SYSTEMS[system])
+    data = systems.shard_folder(tmp_path / "shards", own)
+    shutil.copytree(data / "tokenizer", tmp_path / "tokenizer")
+    converted = dataclasses.replace(own, segments=None, corruption=None)
+    configs.save(converted, tmp_path / "config.yaml")
+    # The small tokenizer has 8 sentinels.
+    change = ["corruption.sentinels=8"] if system == "t5" else []
+    config = settings.of_shards(data, tmp_path, change, len)
+    assert config.objectives == own.objectives
+    length, reused = config.segments.max_length, config.segments.reuse_length
+    size = reused or length
+    permutation = PermutationConfig(
+        unit="token_span", num_predict=length // 6, perm_size=size, max_span=size // 7
+    )
+    expected = {
+        "xlnet": permutation,
+        "xlnet_stream": permutation,
+        "t5": SentinelsConfig(sentinels=8),
+        "gpt2": None,
+        "roberta": dataclasses.replace(BASE.corruption, max_predictions=5),
+    }
+    assert config.corruption == expected[system]
+    run.check(config, data, tmp_path / "out", evaluate=False, init=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("system", "config"),
+    [("roberta", "continued"), ("t5", "t5_mini"), ("elmo", "elmo_mini")],
+)
+def test_shards_that_do_not_suit_the_objective(tmp_path, shards, system, config):
+    """With the command that builds others, with the tokenizer of the model."""
+    own = small.config(**systems.SYSTEMS[system])
+    configs.save(own, tmp_path / "config.yaml")
+    data = shards
+    if system == "roberta":
+        data = small.shard_folder(tmp_path / "joined", small.config(**systems.T5))
+    with pytest.raises(UserError) as caught:
+        settings.of_shards(data, tmp_path, report=len)
+    assert str(caught.value).endswith(
+        "Shards that suit the model: python -m tfrecords_tools.build_shards --config="
+        f"configs/pretrain/{config}.yaml --input=TEXT --tokenizer={tmp_path}/tokenizer --output=NEW"
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,3 +312,11 @@ def test_a_model_with_new_words_goes_on(tmp_path, bare):
     assert not np.array_equal(
         whole.variables["encoder/embeddings/token_embedding/table"], table.numpy()
     )
+
+
+def test_an_evaluation_without_held_out_text_is_refused(tmp_path, bare, shards):
+    """With the flags of both commands that train without one."""
+    config = settings.of_shards(shards, bare, report=len)
+    message = "or train without evaluation .garden train --evaluate=false, or .* --mode=train"
+    with pytest.raises(UserError, match=message):
+        run.check(config, shards, tmp_path / "out", evaluate=True, init=bare)
