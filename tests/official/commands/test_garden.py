@@ -1,6 +1,8 @@
 """`garden COMMAND`: each mode of `official.main` with its own flags alone, and the same work."""
 
+import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from absl import flags
 
 from official.commands import garden
 from official.commands import main as main_command
+from official.commands.modes import evaluate
+from official.evaluation import run as evaluation
 from official.saving import checkpoints
 from official.utils import flag_table
 from official.utils.flag_table import Flag, Values
@@ -136,3 +140,20 @@ def test_each_command_does_what_its_mode_does(tmp_path):
     speaker = f"--model_dir={generator.make(tmp_path / 'generator')}"
     said, _ = same(tmp_path, "generate", "none", speaker, "--prompt=the", "--max_new_tokens=6")
     assert said.strip()
+
+
+def test_a_table_has_each_figure_once_and_the_file_all_names(tmp_path, monkeypatch, capsys):
+    metrics = {"loss": 2.5, "masked_lm": 2.5, "masked_lm_accuracy": 0.25}
+    monkeypatch.setattr(evaluation, "evaluate", lambda *args, **options: {"validation": metrics})
+    output = tmp_path / "metrics.json"
+    options = types.SimpleNamespace(
+        output=str(output), model_dir="m", data="d", split=None, checkpoint="best", override=[],
+        pseudo_perplexity=False, distribution_strategy="one_device", tpu="", num_replicas=0,
+    )  # fmt: skip
+    evaluate.run(options)
+    table, _ = capsys.readouterr().out.split("wrote")
+    assert [line.rsplit(maxsplit=1) for line in table.splitlines()] == [
+        ["masked_lm loss", "2.500000"],
+        ["masked_lm_accuracy", "0.250000"],
+    ]
+    assert json.loads(output.read_text()) == {"validation": metrics}
