@@ -42,24 +42,20 @@ class Record(NamedTuple):
 def figures(metrics: Mapping[str, float]) -> dict[str, float]:
     """Returns metrics as they are printed, each figure under one name.
 
-    A loss of one term alone is that term, and its name is `TERM loss`. A measure of an objective,
-    such as `classification_accuracy`, is left out where the task has the same, `accuracy`.
+    A loss that is one of its terms is left out, and so is a measure of an objective, such as
+    `classification_accuracy`, where the task has the same, `accuracy`.
 
     Args:
       metrics: the values by name; those of one of several tasks are named `TASK/NAME`.
     """
-    shown: dict[str, float] = {}
-    terms: set[str] = set()
-    for name, value in metrics.items():
+
+    def is_another(name: str, value: float) -> bool:
         task, slash, own = name.rpartition("/")
-        head = f"{task}{slash}"
-        same = [n for n, v in metrics.items() if n != name and n.startswith(head) and v == value]
-        if own == "loss" and same:
-            terms.add(same[0])
-            shown[f"{same[0]} loss"] = value
-        elif name not in terms and not any(name.endswith(f"_{n}") for n in same):
-            shown[name] = value
-    return shown
+        same = [n for n, v in metrics.items() if v == value and n.startswith(f"{task}{slash}")]
+        others = [n for n in same if n != name]
+        return bool(others) if own == "loss" else any(name.endswith(f"_{n}") for n in others)
+
+    return {name: value for name, value in metrics.items() if not is_another(name, value)}
 
 
 def read(model_dir: str | os.PathLike) -> list[Record]:

@@ -57,7 +57,7 @@ def test_folders_without_metrics_are_refused(tmp_path):
     [
         (
             {"loss": 2.5, "masked_lm": 2.5, "masked_lm_accuracy": 0.5},
-            {"masked_lm loss": 2.5, "masked_lm_accuracy": 0.5},
+            {"masked_lm": 2.5, "masked_lm_accuracy": 0.5},
         ),
         # The total of two terms is a figure of its own, and so is one of a weighted term.
         (
@@ -69,13 +69,13 @@ def test_folders_without_metrics_are_refused(tmp_path):
         (
             {"loss": 0.2, "classification": 0.2, "classification_accuracy": 0.9, "accuracy": 0.9,
              "f1": 0.9},
-            {"classification loss": 0.2, "accuracy": 0.9, "f1": 0.9},
+            {"classification": 0.2, "accuracy": 0.9, "f1": 0.9},
         ),
         # Of several tasks, each by itself.
         (
             {"a/loss": 0.5, "a/classification": 0.5, "b/loss": 0.5, "b/regression": 0.5,
              "average": 0.7},
-            {"a/classification loss": 0.5, "b/regression loss": 0.5, "average": 0.7},
+            {"a/classification": 0.5, "b/regression": 0.5, "average": 0.7},
         ),
         ({"accuracy": 1.0, "f1": 1.0}, {"accuracy": 1.0, "f1": 1.0}),
         ({}, {}),

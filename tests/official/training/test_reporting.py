@@ -69,10 +69,10 @@ def test_lines_have_each_figure_once_and_the_file_all_keys(tmp_path, capsys):
     reporter.close()
     _, train, validation = capsys.readouterr().out.splitlines()
     assert train.startswith(
-        "step 11/100  causal_lm loss 2.0000  (causal_lm_bits_per_byte 1.5  gradient_norm 0.5)  "
+        "step 11/100  causal_lm 2.0000  (causal_lm_bits_per_byte 1.5  gradient_norm 0.5)  "
     )
     assert validation == (
-        "step 11  validation: causal_lm loss 2  causal_lm_bits_per_byte 1.5  (best so far)"
+        "step 11  validation: causal_lm 2  causal_lm_bits_per_byte 1.5  (best so far)"
     )
     numbers = [word for word in validation.split() if word[0].isdigit()]
     assert numbers == ["11", "2", "1.5"]
