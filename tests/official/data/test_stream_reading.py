@@ -171,7 +171,7 @@ def test_what_does_not_fit_a_stream_is_refused(folder, tmp_path):
     )
     with pytest.raises(UserError, match=message):
         source.dataset(8)
-    with pytest.raises(UserError, match="recipe.eval_batch_size=4, or .* segments.rows=2"):
+    with pytest.raises(UserError, match="recipe.eval_batch_size=4, or .*segments.rows=2"):
         data.ShardDataset(folder, same).check(small.replace(same, eval_batch_size=2))
     longest = source.manifest.totals.longest_memory
     assert longest == (source.num_examples // 4 - 1) * REUSE
