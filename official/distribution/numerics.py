@@ -32,7 +32,7 @@ def suited(recipe: Recipe, strategy: tf.distribute.Strategy) -> Recipe:
 
     Every worker must call it.
     """
-    device = _device_type(strategy)
+    device = device_type(strategy)
     suits = np.array([computes_bfloat16(device), device != "CPU"], np.int32)
     mixed, compiled = strategies.gather(strategy, suits).min(axis=0) > 0
     changes: dict[str, Any] = {}
@@ -59,7 +59,7 @@ def computes_bfloat16(device: str) -> bool:
     return device == "TPU"
 
 
-def _device_type(strategy: tf.distribute.Strategy) -> str:
+def device_type(strategy: tf.distribute.Strategy) -> str:
     """Returns the type of the devices of a strategy: CPU, GPU or TPU."""
     if strategies.is_tpu(strategy):
         return "TPU"

@@ -171,6 +171,30 @@ class TrainStep:
         count = len(self.statistics.names)
         return Steps(rows[:, :count], rows[:, count], rows[:, count + 1].astype(np.int32))
 
+    def graph(self, iterator, length: int) -> tf.Graph:
+        """Traces a step and returns its graph.
+
+        Args:
+          iterator: that of `run`, which does not trace again.
+          length: the most tokens of a row, if batches have different lengths.
+        """
+        spec = iterator.element_spec
+        if _is_static(spec):
+            one = tf.constant(1, tf.int32)
+            return self._loop.get_concrete_function(iterator, one).graph
+        longest = tf.nest.map_structure(
+            lambda each: tf.TensorSpec(
+                [length if n is None else n for n in each.shape], each.dtype
+            ),
+            spec,
+            expand_composites=True,
+        )
+
+        def step(batch):
+            return self.strategy.run(self.replica_step, args=(batch,))
+
+        return tf.function(step, autograph=False).get_concrete_function(longest).graph
+
     def _run(self, iterator, steps: tf.Tensor) -> tf.Tensor:
         def body(i, rows):
             result = self.strategy.run(self.replica_step, args=(next(iterator),))
@@ -379,6 +403,12 @@ class TrainStep:
                 dense.append(tf.convert_to_tensor(gradients[i]))
         sums = tf.nest.map_structure(lambda x: tf.cast(x, keras.config.floatx()), (losses, metrics))
         return (dense, *sums), joined
+
+
+def _is_static(spec) -> bool:
+    """Returns whether the shapes of batches are known before they are read."""
+    parts = tf.nest.flatten(spec, expand_composites=True)
+    return all(each.shape.is_fully_defined() for each in parts)
 
 
 def _summed_over_replicas(weights: Mapping[str, tf.Tensor], context) -> dict[str, tf.Tensor]:

@@ -19,13 +19,13 @@ import tensorflow as tf
 from official import config as configs
 from official.data.collection import Measured
 from official.data.mixture import Data
-from official.distribution import memory, strategies
+from official.distribution import memory, numerics, strategies
 from official.distribution.strategies import distribute
 from official.evaluation.evaluator import Evaluator
 from official.modeling.encoders.base import Encoder
 from official.modeling.model import Model
 from official.saving import checkpoints, metrics_log, named_arrays
-from official.training import optimizers, reporting, resuming, trainable
+from official.training import optimizers, reporting, resuming, step_memory, trainable
 from official.training.hooks import (
     BestCheckpoint,
     Hook,
@@ -287,6 +287,10 @@ class Trainer:
         recipe = self.config.recipe
         batch = step + self._data_offset
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=batch))
+        with reporter.first_step():
+            estimate = self._memory_of(iterator)
+        for line in estimate.lines() if estimate is not None else ():
+            reporter.say(line)
         reported: list[Steps] = []
         limit = 1  # the first step runs alone, because it includes tracing the graph
         while step < self.total_steps and not self._reason_to_stop():
@@ -319,6 +323,26 @@ class Trainer:
                 elif self._due(step) or step % recipe.save_every == 0:
                     self.save(step)
         return step
+
+    def estimate_memory(self) -> step_memory.Estimate | None:
+        """Estimates the memory of a step, without running one; None on a TPU, where XLA plans it."""
+        return self._memory_of(
+            iter(distribute(self.strategy, self.source, self.config.recipe.batch_size))
+        )
+
+    def _memory_of(self, iterator) -> step_memory.Estimate | None:
+        """Estimates the memory of a step on the batches of an iterator; None on a TPU."""
+        if strategies.is_tpu(self.strategy):
+            return None
+        length = self.source.manifest.max_length
+        replicas = self.strategy.num_replicas_in_sync // strategies.num_workers(self.strategy)
+        return step_memory.estimate(
+            self.train_step.graph(iterator, length),
+            length,
+            self.model.variables,
+            self.optimizer.variables,
+            devices=0 if numerics.device_type(self.strategy) == "CPU" else replicas,
+        )
 
     def _due(self, step: int) -> bool:
         """Returns whether an evaluation is due at a step."""
