@@ -1,8 +1,8 @@
 """Trains, evaluates and uses models: each command has flags of its own.
 
-`garden COMMAND --help` lists the flags of a command. But for `serve` they are those of the mode of
-the same name of `python -m official.main`. All other commands are modules, and console commands of
-their own: `garden-build-vocab`, `garden-build-task-shards`, `garden-export` and so on.
+`garden COMMAND --help` lists the flags of a command. But for `memory` and `serve` they are those of
+the mode of the same name of `python -m official.main`. All other commands are modules, and console
+commands of their own: `garden-build-vocab`, `garden-build-task-shards`, `garden-export` and so on.
 """
 
 import functools
@@ -11,7 +11,7 @@ from types import ModuleType
 
 from absl import flags
 
-from official.commands import serve
+from official.commands import memory, serve
 from official.commands.modes import embed, evaluate, fill_mask, generate, predict, search, train
 from official.commands.modes.mode import Mode
 from official.utils import command_line, errors, flag_table, runner_flags
@@ -55,7 +55,11 @@ def _command(name: str) -> command_line.Command:
     )
 
 
-COMMANDS = {**{name: _command(name) for name in _MODES}, "serve": serve.COMMAND}
+COMMANDS = {
+    **{name: _command(name) for name in _MODES},
+    "memory": memory.COMMAND,
+    "serve": serve.COMMAND,
+}
 
 
 def _unknown(argv: list[str]) -> None:

@@ -4,8 +4,10 @@ import collections
 import contextlib
 import dataclasses
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 
+import keras
 import tensorflow as tf
 
 from official import config as configs
@@ -27,6 +29,7 @@ from official.training import (
     resolve,
     resuming,
     schedules,
+    step_memory,
     trainable,
 )
 from official.training.trainer import Trainer
@@ -112,11 +115,8 @@ def _check_phases(
       UserError: the settings, the data and the initial weights of a phase do not belong together,
         or a phase has other weights than the first one.
     """
-    first, *later = parts
-    begun, *_ = _opened(first, evaluate, strategy, False)
-    for phase in later:
-        resolve.inherit(phase.config, begun)
-        config, *_ = _opened(phase.begun_by(first), evaluate, strategy, False)
+    (begun, _), *later = _all_opened(parts, evaluate, strategy)
+    for config, _ in later:
         counts = [weight_counts.count(each) for each in (begun, config)]
         theirs, ours = ({**each.encoders, **each.heads} for each in counts)
         changed = [
@@ -217,6 +217,54 @@ def check(
     parsed = config if isinstance(config, configs.Config) else configs.load(config)
     parts = list(phases.of_run(parsed, data, validation_data, paths.path(model_dir), init, "best"))
     _check_phases(parts, evaluate, strategy)
+
+
+def estimate_memory(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    *,
+    init: str | os.PathLike | None = None,
+) -> Iterator[tuple[configs.ResolvedConfig, step_memory.Estimate]]:
+    """Estimates the memory that training takes on one device, without a step of it.
+
+    Args:
+      config: a config, or the path of its YAML file.
+      data: the shards.
+      init: a model folder with the initial weights. They are not read.
+
+    Yields:
+      The config of each phase, or of a run that has none, and its estimate.
+
+    Raises:
+      UserError: config, data and initial weights do not belong together.
+    """
+    strategy = tf.distribute.get_strategy()
+    parsed = config if isinstance(config, configs.Config) else configs.load(config)
+    with tempfile.TemporaryDirectory() as folder, parsing.reported("--data"):
+        parts = list(phases.of_run(parsed, data, None, paths.path(folder), init, "best"))
+        for resolved, source in _all_opened(parts, False, strategy):
+            keras.backend.clear_session()
+            model = strategies.build_model(resolved, strategy, resolved.recipe.lora)
+            teachers.attach(model, resolved, source.tokenizer, source.manifest.max_length)
+            trainer = Trainer(resolved, model, source, strategy, folder)
+            yield resolved, trainer.estimate_memory()
+
+
+def _all_opened(
+    parts: Sequence[phases.PhaseOfRun], evaluate: bool, strategy: tf.distribute.Strategy
+) -> Iterator[tuple[configs.ResolvedConfig, Data]]:
+    """Yields the config and the data of each phase, before the first step of the first one.
+
+    Raises:
+      UserError: the settings, the data and the initial weights of a phase do not belong together.
+    """
+    first, *later = parts
+    begun, source, _ = _opened(first, evaluate, strategy, False)
+    yield begun, source
+    for phase in later:
+        resolve.inherit(phase.config, begun)
+        config, source, _ = _opened(phase.begun_by(first), evaluate, strategy, False)
+        yield config, source
 
 
 def _opened(

@@ -287,10 +287,11 @@ class Trainer:
         recipe = self.config.recipe
         batch = step + self._data_offset
         iterator = iter(distribute(self.strategy, self.source, recipe.batch_size, start_step=batch))
-        with reporter.first_step():
-            estimate = self._memory_of(iterator)
-        for line in estimate.lines() if estimate is not None else ():
-            reporter.say(line)
+        if not strategies.is_tpu(self.strategy):  # XLA plans its memory.
+            with reporter.first_step():
+                estimate = self._memory_of(iterator)
+            for line in estimate.lines():
+                reporter.say(line)
         reported: list[Steps] = []
         limit = 1  # the first step runs alone, because it includes tracing the graph
         while step < self.total_steps and not self._reason_to_stop():
@@ -324,16 +325,13 @@ class Trainer:
                     self.save(step)
         return step
 
-    def estimate_memory(self) -> step_memory.Estimate | None:
-        """Estimates the memory of a step, without running one; None on a TPU, where XLA plans it."""
-        return self._memory_of(
-            iter(distribute(self.strategy, self.source, self.config.recipe.batch_size))
-        )
+    def estimate_memory(self) -> step_memory.Estimate:
+        """Estimates the memory of the run, without a step of it."""
+        iterator = distribute(self.strategy, self.source, self.config.recipe.batch_size)
+        return self._memory_of(iter(iterator))
 
-    def _memory_of(self, iterator) -> step_memory.Estimate | None:
-        """Estimates the memory of a step on the batches of an iterator; None on a TPU."""
-        if strategies.is_tpu(self.strategy):
-            return None
+    def _memory_of(self, iterator) -> step_memory.Estimate:
+        """Estimates the memory of a run on the batches of an iterator."""
         length = self.source.manifest.max_length
         replicas = self.strategy.num_replicas_in_sync // strategies.num_workers(self.strategy)
         return step_memory.estimate(

@@ -116,7 +116,7 @@ def run(options: Values, evaluate: bool | None = None) -> None:
             raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
         _sweep(options)
         return
-    config = _config(options)
+    config = config_of(options)
     data, held_out = options.data, options.validation_data
     if evaluate is None:
         evaluate = config.segments is None or held_out is not None
@@ -138,7 +138,7 @@ def run(options: Values, evaluate: bool | None = None) -> None:
         sys.exit(128 + stopped.number)
 
 
-def _config(options: Values) -> "configs.Config":
+def config_of(options: Values) -> "configs.Config":
     """Returns the config of the run: that of --config, or the usual one for the data."""
     from official import config as configs
 
