@@ -58,6 +58,22 @@ def draws(
     return Draws(tf.stack([step + start, stage * _SITES]), first, examples)
 
 
+def share_of(rows: int, most: int) -> int | None:
+    """Returns how many of `rows` rows are computed at once, so that all parts have one size.
+
+    Args:
+      rows: the rows of a replica.
+      most: the most rows at once. Less than half of them would take longer.
+
+    Returns:
+      The largest divisor of `rows` that is neither more than `most` nor at most half of it; None if
+      there is none.
+    """
+    if rows <= most:
+        return rows
+    return next((n for n in range(most, most // 2, -1) if rows % n == 0), None)
+
+
 @dataclasses.dataclass(eq=False)
 class Stage:
     """A part of a step, with an update of its own.
@@ -223,8 +239,9 @@ class TrainStep:
         if self.memory is not None:
             batch = self.memory.read(batch)
         losses, metrics = {}, {}
-        if (cached := self._cached) is not None:
-            batch, losses, metrics = self._with_slopes(cached, batch, scales, step, first, parts)
+        # One part of one replica has all rows, whose loss needs no cache.
+        if self._cached is not None and (parts > 1 or context.num_replicas_in_sync > 1):
+            batch, losses, metrics = self._with_slopes(batch, scales, step, first, parts)
         norms, bad_variables = [], []
         # The loss of a head has weight 0 in the batches of other tasks.
         heads = dict.fromkeys(self.optimizer.heads.values())
@@ -269,23 +286,26 @@ class TrainStep:
         """Returns P, the number of parts that the batch of a replica is computed in."""
         if self._cached is None:
             return self.accumulation
-        rows, share = batch["example_weights"].shape[0], self._cached.config.cached_rows
-        if rows % share:
+        rows, cached = batch["example_weights"].shape[0], self._cached
+        share = share_of(rows, cached.config.cached_rows)
+        if share is None:
             raise UserError(
-                f"{self._cached.name}: cached_rows: {share} does not divide the {rows} examples of "
-                "a replica (recipe.batch_size divided by the number of replicas)"
+                f"{cached.name}: cached_rows: {cached.config.cached_rows}: neither this nor a "
+                f"number down to its half divides the {rows} examples of a replica "
+                "(recipe.batch_size divided by the number of replicas): take another batch_size"
             )
         return rows // share
 
-    def _with_slopes(self, cached, batch, scales, step, first, parts: int):
+    def _with_slopes(self, batch, scales, step, first, parts: int):
         """Returns a batch with the gradients of the cached vectors of its rows, losses and metrics.
 
-        `cached` is the objective. Losses and metrics are those of `_gradients` for the whole batch.
+        Losses and metrics are those of `_gradients` for the whole batch.
         """
+        assert self._cached is not None
         _, (vectors,) = self._summed(
             lambda part, number: self._vectors(part, step, number), batch, first, parts
         )
-        terms = cached.terms_of_vectors(vectors, batch)
+        terms = self._cached.terms_of_vectors(vectors, batch)
         loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
         (slopes,) = tf.gradients(loss, [vectors])
         return {**batch, _SLOPES: tf.stop_gradient(slopes)}, terms.losses, terms.metrics
@@ -377,8 +397,9 @@ class TrainStep:
         prepared, encoded, rng = self._encoded(stage, batch, step, number)
         losses: dict[str, tf.Tensor] = {}
         metrics: dict[str, tuple[tf.Tensor, tf.Tensor]] = {}
-        if (cached := self._cached) is not None:
-            loss = tf.reduce_sum(cached.vectors(prepared, encoded, rng) * batch[_SLOPES])
+        if self._cached is not None and _SLOPES in batch:
+            vectors = self._cached.vectors(prepared, encoded, rng)
+            loss = tf.reduce_sum(vectors * batch[_SLOPES])
         else:
             losses, metrics = self.model.terms(prepared, rng, encoded, stage.objectives)
             loss = tf.reduce_sum(tf.stack([losses[name] * scales[name] for name in losses]))

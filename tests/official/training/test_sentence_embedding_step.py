@@ -12,7 +12,7 @@ from official.config.sentence_embedding import Projection, SentenceEmbeddingConf
 from official.data import ShardDataset
 from official.distribution import numerics, strategies
 from official.saving import checkpoints, named_arrays
-from official.training import optimizers
+from official.training import optimizers, train_step
 from official.training.train_step import TrainStep
 from official.training.trainer import Trainer
 from official.utils.errors import UserError
@@ -131,8 +131,27 @@ def test_passes_of_cached_vectors_are_compiled(float64, mirrored):
     assert plain_step._compute == plain_step._gradients
 
 
-def test_cached_rows_that_do_not_divide_the_examples():
-    with pytest.raises(UserError, match="cached_rows: 3 does not divide the 8 examples of a rep"):
+def test_cached_rows_are_the_most_that_divide_the_examples(float64):
+    """Of 8 examples, 4 at a time for at most 5, and all of them at once for more than 8."""
+    one = tf.distribute.get_strategy()
+    options, count = CASES["hard_negatives"]
+    plain = train(one, options, count)
+    assert_same(train(one, {**options, "cached_rows": 5}, count), plain)
+    at_once = train(one, {**options, "cached_rows": 32}, count)
+    assert_same(at_once, plain)
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "share"),
+    [(128, 32, 32), (48, 32, 24), (34, 32, 17), (20, 32, 20), (47, 32, None), (3, 1, 1)],
+)
+def test_rows_that_are_computed_at_once(rows, most, share):
+    assert train_step.share_of(rows, most) == share
+
+
+def test_cached_rows_that_do_not_divide_the_examples(monkeypatch):
+    monkeypatch.setattr(train_step, "share_of", lambda rows, most: None)
+    with pytest.raises(UserError, match="cached_rows: 3: neither this nor .* the 8 examples of a"):
         train(tf.distribute.get_strategy(), {"cached_rows": 3}, 2)
 
 
