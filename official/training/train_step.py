@@ -308,6 +308,9 @@ class TrainStep:
         terms = self._cached.terms_of_vectors(vectors, batch)
         loss = tf.add_n([loss * scales[name] for name, loss in terms.losses.items()])
         (slopes,) = tf.gradients(loss, [vectors])
+        # The second pass would begin beside the first one, and take memory at the same time.
+        with tf.control_dependencies([slopes]):
+            batch = {name: tf.identity(field) for name, field in batch.items()}
         return {**batch, _SLOPES: tf.stop_gradient(slopes)}, terms.losses, terms.metrics
 
     def _summed(self, compute: Callable, batch, first, parts: int):
@@ -338,10 +341,13 @@ class TrainStep:
             more, tensors = part(a)
             return a + 1, tf.nest.map_structure(tf.add, sums, more), write(arrays, a, tensors)
 
+        # The loop would begin beside the first part, which takes the memory of two of them.
+        with tf.control_dependencies([*tf.nest.flatten(sums), *joined]):
+            second = tf.identity(tf.constant(1))
         _, sums, arrays = tf.while_loop(
             lambda a, *_: a < parts,
             add,
-            (tf.constant(1), sums, write(arrays, 0, joined)),
+            (second, sums, write(arrays, 0, joined)),
             parallel_iterations=1,
         )
         return sums, [
