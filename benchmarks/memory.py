@@ -68,7 +68,7 @@ RUNS = (
     Run("smoke/elmo", "words"),
     Run("smoke/classification_demo"),
     Run("pretrain/bert_base", overrides=_rows(32, "segments.max_length=128")),
-    Run("pretrain/xlnet_base", "unigram", _rows(8, "segments.max_length=128")),
+    Run("pretrain/electra_small", overrides=_rows(64)),
     Run("pretrain/t5_small", "sentinels", _rows(16, "segments.max_length=128")),
     Run("finetune/sentence_embedding", ""),
     Run("finetune/sentence_embedding", "", ["objectives.0.cached_rows=null"]),

@@ -37,6 +37,7 @@ def test_the_help_of_each_command_has_its_own_flags_alone():
     assert "length_penalty" in own["generate"] and "length_penalty" not in own["train"]
     assert own["fill-mask"] == {"model_dir", "texts", "output", "top_k", "target", "checkpoint"}
     assert {"port", "host", "key_file"} < own.pop("serve")
+    assert own.pop("memory") == {"config", "data", "init", "override"}
     for name, flags_of in own.items():
         mode = main_command.MODES[MODES.get(name, name)]
         assert flags_of - {"evaluate"} == {flag.name for flag in mode.flags}
