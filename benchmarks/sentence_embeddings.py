@@ -224,6 +224,7 @@ def prepare(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> 
         "recipe.optimizer.bias_correction=true",
         "recipe.optimizer.epsilon=1.0e-8",
         "recipe.schedule.type=xlnet",
+        "objectives.0.cached_rows=null",
         *options.override,
     ]
     config = configs.load(CONFIG, overrides)

@@ -19,7 +19,9 @@ LINE = re.compile(
 def run(tmp_path_factory):
     """The flags of a run whose encoder has some megabytes."""
     folder = tmp_path_factory.mktemp("memory")
-    config = small.config(hidden_size=256, num_heads=4, intermediate_size=1024)
+    config = small.config(
+        encoder__hidden_size=256, encoder__num_heads=4, encoder__intermediate_size=1024
+    )
     small.shard_folder(folder / "shards", config, count=80)
     configs.save(small.replace(config, batch_size=32), folder / "config.yaml")
     return [f"--config={folder}/config.yaml", f"--data={folder}/shards"]
