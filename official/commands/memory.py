@@ -1,8 +1,8 @@
 r"""Estimates the memory that a training takes, without a step of it.
 
   garden memory --config=configs/pretrain/bert_base.yaml --data=SHARDS
-  garden memory --config=configs/finetune/sst2.yaml --data=TASK_SHARDS --init=MODEL \
-      --override=recipe.batch_size=64
+  garden memory --config=configs/finetune/sst2.yaml --data=TASK_SHARDS \
+      --init=MODEL --override=recipe.batch_size=64
 
 The flags are those of `garden train`, which prints the same before its first step. The shards give
 the length of the rows and the vocabulary: those of a small part of the text do. The model is made

@@ -104,10 +104,11 @@ class SentenceEmbeddingConfig(ReaderConfig):
       sizes: Matryoshka representation learning (Kusupati et al., 2022): the numbers of leading
         dimensions that are used as vectors, including the full size. The loss is the sum over all
         sizes. Empty = only the full vector.
-      cached_rows: for losses over several rows, the number of examples of a replica whose vectors
-        are computed at a time. Memory is needed for the layers of only these examples, and all
-        layers are computed twice (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch
-        Size"). It does not change the gradient. None = all examples together.
+      cached_rows: for losses over several rows, the most examples of a replica whose vectors are
+        computed at a time: the largest number down to its half that divides them. Memory is needed
+        for the layers of only these examples, and all layers are computed twice (Gao et al., 2021,
+        "Scaling Deep Contrastive Learning Batch Size"). It does not change the gradient. None = all
+        examples together.
       labels: for `softmax`, the names of the labels, in the order of their ids; filled in from the
         data.
       mix: for an ELMo, the mix of its layers that is pooled.

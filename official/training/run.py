@@ -246,7 +246,7 @@ def estimate_memory(
             keras.backend.clear_session()
             model = strategies.build_model(resolved, strategy, resolved.recipe.lora)
             teachers.attach(model, resolved, source.tokenizer, source.manifest.max_length)
-            trainer = Trainer(resolved, model, source, strategy, folder)
+            trainer = Trainer(resolved, model, source, strategy, paths.path(folder))
             yield resolved, trainer.estimate_memory()
 
 

@@ -147,14 +147,14 @@ def estimate(
         in the memory of this process.
     """
     step = round(_KEPT * peak(graph, length))
-    sizes = [_variables(weights), _variables(state)]
+    held = _variables(weights), _variables(state)
     resident = process_memory.resident()
     if devices or resident is None:
-        return Estimate(*sizes, step // max(devices, 1))
+        return Estimate(*held, step // max(devices, 1))
     program = resident + _THREADS + _OP * _count(graph)
     available = process_memory.available()
     left = None if available is None else resident + available
-    return Estimate(*sizes, step, program, left)
+    return Estimate(*held, step, program, left)
 
 
 def shown(size: int) -> str:

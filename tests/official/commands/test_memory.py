@@ -23,7 +23,7 @@ def run(tmp_path_factory):
         encoder__hidden_size=256, encoder__num_heads=4, encoder__intermediate_size=1024
     )
     small.shard_folder(folder / "shards", config, count=80)
-    configs.save(small.replace(config, batch_size=32), folder / "config.yaml")
+    configs.save(small.replace(config, batch_size=128), folder / "config.yaml")
     return [f"--config={folder}/config.yaml", f"--data={folder}/shards"]
 
 

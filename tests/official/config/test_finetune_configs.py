@@ -307,7 +307,7 @@ def test_sentence_embedding():
     """SimCSE's release (supervised, base models) with the pooling and the warm-up of SBERT."""
     read = config.load(FOLDER / "sentence_embedding.yaml")
     recipe, optimizer = read.recipe, read.recipe.optimizer
-    assert read.objectives == (SentenceEmbeddingConfig(scale=20.0, pooling="mean"),)
+    assert read.objectives == (SentenceEmbeddingConfig(scale=20.0, pooling="mean", cached_rows=32),)
     assert (recipe.epochs, recipe.distinct_texts, recipe.eval_every) == (3, True, 125)
     assert (optimizer.learning_rate, recipe.schedule.warmup_fraction) == (5e-5, 0.1)
     assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "encoder")
