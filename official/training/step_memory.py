@@ -224,13 +224,13 @@ class _Walk:
 
     def _make(self, op: tf.Operation) -> None:
         """Adds the outputs of an op, and for that time what the functions it calls take."""
-        functions = [_function(self._graph, op, name) for name in _CALLS.get(op.type, ())]
+        functions = _functions(self._graph, op)
         inside = max((peak(each, self._unknown) for each in functions), default=0)
         sizes = [self._size(tensor) for tensor in op.outputs]
         inside = max(0, inside - sum(sizes))  # The function has made its outputs.
-        if op.type in _LOOPS:
+        if op.type in _LOOPS and functions:
             turns = self._turns(op)
-            for tensor, inner in zip(op.inputs, functions[0].inputs, strict=True):
+            for tensor, inner in zip(op.inputs, functions[0].inputs, strict=False):
                 self._shrink(tensor, turns * self._taken(inner))
             lists = [turns * self._appended(tensor) for tensor in functions[0].outputs]
             sizes = [max(pair) for pair in zip(sizes, lists, strict=True)]
@@ -329,17 +329,18 @@ def _before(op: tf.Operation) -> list[tf.Operation]:
     return [*(tensor.op for tensor in op.inputs), *op.control_inputs]
 
 
-def _function(graph: tf.Graph, op: tf.Operation, name: str) -> tf.Graph:
-    """Returns the graph of the function that an attribute of an op names."""
+def _functions(graph: tf.Graph, op: tf.Operation) -> list[tf.Graph]:
+    """Returns the graphs of the functions that an op calls, as far as they were traced here."""
+    names = [op.get_attr(name).name for name in _CALLS.get(op.type, ())]
     # No public function returns the graph of a function inside a graph.
-    return graph._get_function(op.get_attr(name).name).graph
+    found = [getattr(graph._get_function(name), "graph", None) for name in names]
+    return [each for each in found if each is not None]
 
 
 def _count(graph: tf.Graph) -> int:
     """Returns the number of ops of a graph and of the functions that it calls."""
     ops = graph.get_operations()
-    calls = [(op, name) for op in ops for name in _CALLS.get(op.type, ())]
-    return len(ops) + sum(_count(_function(graph, op, name)) for op, name in calls)
+    return len(ops) + sum(_count(each) for op in ops for each in _functions(graph, op))
 
 
 def _variables(variables: Iterable[keras.Variable]) -> int:
