@@ -125,7 +125,7 @@ def main(argv: list[str]) -> None:
         with progress.signs("loading", mode.say):
             model = _model(options, folder)
         name = options.name or folder.rstrip("/").rpartition("/")[-1].removeprefix("package:")
-        with server.application(model, name, limits, key, loopback) as app:
+        with server.application(model, name, limits, key, loopback, mode.say) as app:
             host, port = listener.getsockname()[:2]
             mode.say(f"http://{host}:{port} (Ctrl-C ends)")
             server.http(app, limits.max_connections).run([listener])

@@ -196,7 +196,7 @@ class Service:
         """The model and the limits, as text-embeddings-inference says them."""
         return {
             "model_id": self.name,
-            "model_dtype": "float32",
+            "model_dtype": "float32",  # of vectors and scores; weights may have another type
             "max_input_length": getattr(self.model, "max_length", None),  # an export has it inside
             "max_client_batch_size": self._max_texts,
             "operations": [operation.NAME for operation in self._operations],

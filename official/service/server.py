@@ -52,7 +52,12 @@ def is_loopback(host: str) -> bool:
 
 @contextlib.contextmanager
 def application(
-    model: Model, name: str, limits: Limits, key: str | None = None, loopback: bool = True
+    model: Model,
+    name: str,
+    limits: Limits,
+    key: str | None = None,
+    loopback: bool = True,
+    report: progress.Report = progress.say,
 ) -> Iterator[App]:
     """Makes the application of a model, and ends its batches at last.
 
@@ -63,12 +68,13 @@ def application(
       key: see `Guard`.
       loopback: whether only requests to a name of this machine are answered. A page of another site
         that a browser on this machine shows could else send some (DNS rebinding).
+      report: takes the lines that say that the graphs are being made.
     """
     metrics = Metrics()
     joiner = Joiner(limits.batch_tokens, limits.wait, limits.max_waiting, metrics.batch)
     try:
         service = Service(model, name, joiner, metrics, limits.max_texts)
-        with progress.signs("making the graphs", progress.say):
+        with progress.signs("making the graphs", report):
             service.try_all()
         app: App = service.app()
         if loopback:
