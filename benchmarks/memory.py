@@ -95,6 +95,7 @@ def main() -> None:
 
 def measure(run: Run, folder: Path, model_dir: Path) -> tuple[float, float]:
     """Trains a few steps; returns what the run said and what was measured, in bytes."""
+    steps = f"--override=recipe.steps={_STEPS}"
     if run.config.startswith("finetune/"):
         data = _pairs(folder)
         more = [f"--init={_MODEL}", "--override=recipe.epochs=0.05"]
@@ -102,11 +103,12 @@ def measure(run: Run, folder: Path, model_dir: Path) -> tuple[float, float]:
         data = _task(folder)
         initial = folder / "initial"
         if not initial.exists():
-            _train(Run("smoke/bert_demo"), _shards(run, folder, "smoke/bert_demo"), initial)
+            text = _shards(run, folder, "smoke/bert_demo")
+            _train(Run("smoke/bert_demo"), text, initial, steps)
         more = [f"--init={initial}", "--override=recipe.epochs=0.1"]
     else:
         data = _shards(run, folder, run.config)
-        more = [f"--override=recipe.steps={_STEPS}"]
+        more = [steps]
     return _train(run, data, model_dir, *more)
 
 
