@@ -44,6 +44,3 @@ COMMAND = command_line.Command(
     name="garden memory",
     text=__doc__ or "",
 )
-
-if __name__ == "__main__":
-    COMMAND()
