@@ -13,11 +13,6 @@ def resident() -> int | None:
     return _field(_STATUS, "VmRSS")
 
 
-def peak() -> int | None:
-    """Returns the most bytes of this process in memory so far; None if the system does not say."""
-    return _field(_STATUS, "VmHWM")
-
-
 def available() -> int | None:
     """Returns the bytes that programs can still take; None if the system does not say.
 

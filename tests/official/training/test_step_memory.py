@@ -154,7 +154,6 @@ def test_the_memory_of_this_process(monkeypatch, tmp_path):
     before = process_memory.resident()
     block = bytearray(200_000_000)
     assert process_memory.resident() - before > 190_000_000 - 20_000_000
-    assert process_memory.peak() >= process_memory.resident() - 1_000_000
     del block
     monkeypatch.setattr(process_memory, "_MACHINE", tmp_path / "meminfo")
     monkeypatch.setattr(process_memory, "_LIMIT", tmp_path / "max")
