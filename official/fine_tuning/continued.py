@@ -32,8 +32,8 @@ from official.utils.paths import AnyPath
 CONFIG = "configs/pretrain/continued.yaml"
 _TOKENS = 10_000_000
 _MOST_PASSES = 100
-_BASE_SIZE = 768  # D that the learning rate of `CONFIG` is for
-_EVAL_EVERY = 500  # steps
+BASE_SIZE = 768  # D of the base models, which published learning rates are for
+EVAL_EVERY = 500  # steps
 # Configs whose shards suit the objectives that do not read those of `CONFIG`.
 _SHARDS = {
     "seq2seq_lm": "configs/pretrain/t5_mini.yaml",
@@ -86,7 +86,7 @@ def of_text(
     }
     count = sum(shard.records for each in contents.values() for shard in each.split("train"))
     size = known.encoder.hidden_size
-    rate = base.recipe.optimizer.learning_rate * _BASE_SIZE / size
+    rate = base.recipe.optimizer.learning_rate * BASE_SIZE / size
     raw["recipe"]["init_weights"] = "all" if own else "encoder"
     raw["recipe"]["optimizer"]["learning_rate"] = float(f"{rate:.2g}")
     raw["recipe"]["batch_size"] = segments.rows or min(base.recipe.batch_size, count)
@@ -110,7 +110,7 @@ def of_text(
         rule = f" (until {_TOKENS:,} are read, but {most}: Gururangan et al., 2020)"
     steps = recipe.total_steps(count)
     if "recipe.eval_every" not in given:
-        recipe = dataclasses.replace(recipe, eval_every=min(steps, _EVAL_EVERY))
+        recipe = dataclasses.replace(recipe, eval_every=min(steps, EVAL_EVERY))
     names = " and ".join(each.name for each in config.objectives)
     source = f"the objective of {init}{left_out}" if own else f"as {init} has no such objective"
     report(

@@ -20,9 +20,7 @@ from official.utils.errors import UserError
 # Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
 FEW = 10_000
 _FEW_EPOCHS, _FEW_BATCH = 20, 16
-_BASE_SIZE = 768  # of the base models; narrower encoders learn faster
 _WARMUP = 0.1  # the largest share of the steps: DeBERTa's cards have a number of them, for MNLI
-_EVAL_EVERY = 500  # steps, of larger data
 # The config of a kind of task, for data that no paper has.
 _CONFIGS = {
     "classification": "classification",
@@ -166,7 +164,7 @@ def published(
         chosen += [f"recipe.epochs={_FEW_EPOCHS}", "recipe.optimizer.bias_correction=true"]
         chosen.append(f"recipe.batch_size={_FEW_BATCH}")
         why.append("those of Mosbach et al. (2021) for few examples")
-    if init.encoder.hidden_size < _BASE_SIZE:
+    if init.encoder.hidden_size < continued.BASE_SIZE:  # narrower ones learn faster
         known = huggingface.fine_tuning_of(init)
         rate = (known if known.config == name else USUAL).small_rate
         chosen.append(f"recipe.optimizer.learning_rate={rate}")
@@ -179,7 +177,7 @@ def published(
         chosen.append(f"recipe.schedule.warmup_steps={longest}")
     buckets = [*(b for b in _BUCKETS if b < max_length), max_length]
     chosen += [
-        f"recipe.eval_every={min(steps, _EVAL_EVERY)}",
+        f"recipe.eval_every={min(steps, continued.EVAL_EVERY)}",
         f"recipe.bucket_lengths={buckets}",
     ]
     config = configs.load(path, [*chosen, *own, f"recipe.batch_size={batch}"])
