@@ -18,7 +18,6 @@ from official import config as configs
 from official import tokenizers
 from official.config.distillation import DistillationConfig
 from official.config.objectives import CausalLMConfig
-from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.conversion import (
     albert,
     bert,
@@ -30,17 +29,18 @@ from official.conversion import (
     generators,
     gpt2,
     modernbert,
-    sentence_transformers,
     t5,
     tokenizer_files,
     transfo_xl,
     xlnet,
 )
 from official.conversion.heads import name_of
+from official.conversion.sentence_transformers import kinds
+from official.conversion.sentence_transformers.kind import without
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
-from official.saving import derived_models, generation_settings, text_vectors
+from official.saving import derived_models, generation_settings
 from official.saving.model_folder import ModelFolder
 from official.tokenizers import file_formats
 from official.utils import atomic, json_files, paths
@@ -83,18 +83,15 @@ def read(folder: str | os.PathLike) -> converted_model.Converted:
       UserError: a file is missing or broken, or the model type is not supported.
     """
     folder = paths.path(folder)
-    converted = _read(sentence_transformers.model_of(folder))[0]
-    lower_case = getattr(converted.tokenizer, "lower_case", False)
-    embedding = sentence_transformers.read(folder, converted.config.encoder, lower_case)
-    if embedding is not None:
-        converted = dataclasses.replace(converted, embedding=embedding)
-        learned = sentence_transformers.objective(folder, embedding)
-        converted = _with_objective(converted, *learned)
-    return converted
+    found = kinds.find(folder)
+    if found is None:
+        return _read(folder)[0]
+    described, kind = found
+    return kind.read(described, lambda path, keys=None: _read(path, keys=keys)[0])
 
 
 def _read(
-    folder: AnyPath, generator: AnyPath | None = None
+    folder: AnyPath, generator: AnyPath | None = None, keys: Mapping[str, Any] | None = None
 ) -> tuple[converted_model.Converted, System]:
     """Reads a model with its generator, or only a generator.
 
@@ -102,9 +99,11 @@ def _read(
       folder: its folder.
       generator: the file of the weights of a DeBERTa's generator, to read only the generator; None
         = read the model.
+      keys: are added to what config.json has; None = there are none.
     """
     source = folder / CONFIG
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
+    config |= keys or {}
     converted_model.check_types(config, source)
     if config.get("model_type") is not None:
         _known(config, source)
@@ -205,8 +204,8 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """Writes a model folder as a folder that `from_pretrained` reads.
 
     The generator of an ELECTRA is written to a folder inside `output`, and the weights of a
-    DeBERTa's generator to a file. If the model folder has `embedding.json`, `output` is also a
-    folder of sentence-transformers.
+    DeBERTa's generator to a file. If the model is of a kind of sentence-transformers, such as one
+    with `embedding.json`, `output` is also a folder of sentence-transformers.
 
     Raises:
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
@@ -214,8 +213,9 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """
     source = ModelFolder.open(model_dir, checkpoint)
     whole, tokenizer, model = source.config, source.tokenizer, source.model()
-    learned = text_vectors.objective_of(whole)
-    config = without(without_distillation(whole), SentenceEmbeddingConfig)
+    kind = kinds.kind_of(source)
+    config = without_distillation(whole)
+    config = config if kind is None else kind.network(config)
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     networks = generators.split(config, embeddings.finished(variables))
@@ -230,19 +230,12 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
         described = files[""][0]
         settings, tasks = generation.written(defaults, described)
         described |= {generation.TASKS: tasks} if tasks else {}
-    embedding = dense = None
-    if source.has_embedding or learned is not None:
-        embedding = source.embedding
-        if learned is not None and learned.poolings == embedding.pooling:
-            dense = learned.kept_projection
-    length = (embedding and embedding.max_length) or source.max_length
+    length = source.max_length if kind is None else kind.max_length(source)
     continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
     start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
     with atomic.folder(output, CONFIG) as temporary:
-        if embedding is not None:
-            sentence_transformers.write(
-                embedding, config.encoder, length, temporary, dense, variables
-            )
+        if kind is not None:
+            kind.write(source, variables, length, temporary)
         for name, (described, tensors) in files.items():
             folder = temporary / name
             folder.mkdir(exist_ok=True)
@@ -259,26 +252,6 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
 def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:
     """Returns the config of a student without the distillation objective."""
     return without(config, DistillationConfig)
-
-
-def without(config: configs.ResolvedConfig, kind: type) -> configs.ResolvedConfig:
-    """Returns a config without the objectives of a kind that Hugging Face has no heads for."""
-    kept = tuple(o for o in config.objectives if not isinstance(o, kind))
-    return dataclasses.replace(config, objectives=kept)
-
-
-def _with_objective(
-    converted: converted_model.Converted,
-    objective: SentenceEmbeddingConfig,
-    variables: Mapping[str, np.ndarray],
-) -> converted_model.Converted:
-    """Returns a converted model with one more objective and its variables."""
-    config = converted.config
-    return dataclasses.replace(
-        converted,
-        config=dataclasses.replace(config, objectives=(*config.objectives, objective)),
-        variables={**converted.variables, **variables},
-    )
 
 
 def _with_positions(

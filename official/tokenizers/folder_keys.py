@@ -207,8 +207,8 @@ _LENGTHS = [
         "text is lower-cased; refused if the tokenizer does not lower-case",
     ),
     Row(
-        LENGTHS, "transformer_task", HARMLESS, "the model returns vectors of tokens",
-        ("feature-extraction", None),
+        LENGTHS, "transformer_task", DONE,
+        "what the model computes; refused if the kind of the folder has another",
     ),
     *_rows(
         LENGTHS,

@@ -9,7 +9,8 @@ import safetensors.numpy
 import tensorflow as tf
 
 import official
-from official.conversion import converted_model, huggingface, sentence_transformers
+from official.conversion import converted_model, huggingface
+from official.conversion.sentence_transformers import sentence_transformer
 from official.saving import model_folder, text_vectors
 from official.serving.export import saved_model
 from official.serving.signatures import table
@@ -112,7 +113,7 @@ def test_documents_of_a_search_have_the_prompts_that_they_have_there(golden, tmp
     settings = text_vectors.EmbeddingSettings(prompts={"query": "q: ", "passage": "p: "})
     (tmp_path / "back").mkdir()
     encoder = huggingface.read(folder).config.encoder
-    sentence_transformers.write(settings, encoder, 12, tmp_path / "back")
+    sentence_transformer.write(settings, encoder, 12, tmp_path / "back")
     written = json.loads((tmp_path / "back" / name).read_text())["prompts"]
     assert written == {"query": "q: ", "passage": "p: ", "document": "p: "}
 

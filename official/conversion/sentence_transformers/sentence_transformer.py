@@ -1,40 +1,44 @@
-"""Converts the settings of sentence-transformers folders to `embedding.json`, and back.
+"""Folders of vectors of texts: their settings are those of `embedding.json`.
 
-`modules.json` names a chain of modules: a Transformer, whose files are those of transformers, a
-Pooling, and perhaps a Dense and a Normalize. Versions 2 to 5 write the files that `write` writes,
-and version 6 reads them. A model that is read gets the objective `sentence_embedding` with weight
-0, so that it can be evaluated and be a teacher. A Dense becomes the projection of this objective.
+The modules are a Transformer, whose files are those of transformers, a Pooling, and perhaps a Dense
+and a Normalize. Versions 2 to 5 write the files that are written here, and version 6 reads them. A
+model that is read gets the objective `sentence_embedding` with weight 0, so that it can be
+evaluated and be a teacher. A Dense becomes the projection of this objective.
 
 Shapes: I input and O output of the Dense.
 """
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Mapping
-from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import safetensors.numpy
+from typing_extensions import override
 
+from official import config as configs
 from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.conversion.converted_model import Converted
+from official.conversion.sentence_transformers import folder as folders
+from official.conversion.sentence_transformers.folder import Folder
+from official.conversion.sentence_transformers.kind import (
+    Kind,
+    ReadModel,
+    with_objective,
+    without,
+)
 from official.conversion.weight_files import SAFETENSORS, Weights
 from official.saving import text_vectors
+from official.saving.model_folder import ModelFolder
 from official.saving.text_vectors import EmbeddingSettings
-from official.tokenizers import folder_keys
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-MODULES = "modules.json"
+_PACKAGE = "sentence_transformers.models."  # of the classes, in versions before 6
 _POOLING, _DENSE = "1_Pooling", "2_Dense"
-# Versions before 1 write the name of the model's family into the name of this file.
-_LENGTHS = "sentence_*_config.json"
-_SETTINGS = "config_sentence_transformers.json"
 _KINDS = ("query", "document")  # of texts in a search; also the names of their prompts
-_TOKENIZER = "tokenizer_config.json"
 
 # Names of poolings in sentence-transformers and ours, in the order of concatenation.
 _POOLINGS = {
@@ -54,10 +58,6 @@ _SWITCHES = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-_CHAINS = tuple(
-    ["Transformer", "Pooling", *more]
-    for more in ([], ["Normalize"], ["Dense"], ["Dense", "Normalize"])
-)
 # Activations of a Dense, and our names.
 _TORCH = "torch.nn.modules."
 _ACTIVATIONS = {
@@ -70,34 +70,61 @@ _ACTIVATIONS = {
 _VARIABLES = f"{SentenceEmbeddingConfig.type}/projection/"
 
 
-def model_of(folder: AnyPath) -> AnyPath:
-    """Returns the folder with the files of the Transformer module, or else `folder`.
+class SentenceTransformer(Kind):
+    """A model with vectors of texts."""
 
-    Raises:
-      UserError: `modules.json` has an unsupported module, or no Transformer.
-    """
-    if not (folder / MODULES).is_file():
-        return folder
-    return _modules(folder)["Transformer"]
+    chains = tuple(
+        ("Transformer", "Pooling", *more)
+        for more in ((), ("Normalize",), ("Dense",), ("Dense", "Normalize"))
+    )
+    modules = "Transformer, Pooling and perhaps Dense and Normalize, in this order,"
+
+    @override
+    def read(self, folder: Folder, read_model: ReadModel) -> Converted:
+        converted = read_model(folder.place("Transformer"))
+        settings = _settings(folder, converted)
+        converted = dataclasses.replace(converted, embedding=settings)
+        return with_objective(converted, *_objective(folder, settings))
+
+    @override
+    def is_of(self, source: ModelFolder) -> bool:
+        return source.has_embedding or text_vectors.objective_of(source.config) is not None
+
+    @override
+    def network(self, config: configs.ResolvedConfig) -> configs.ResolvedConfig:
+        return without(config, SentenceEmbeddingConfig)
+
+    @override
+    def max_length(self, source: ModelFolder) -> int:
+        return source.embedding.max_length or source.max_length
+
+    @override
+    def write(
+        self,
+        source: ModelFolder,
+        variables: Mapping[str, np.ndarray],
+        max_length: int,
+        folder: AnyPath,
+    ) -> None:
+        learned, settings = text_vectors.objective_of(source.config), source.embedding
+        dense = None
+        if learned is not None and learned.poolings == settings.pooling:
+            dense = learned.kept_projection
+        write(settings, source.config.encoder, max_length, folder, dense, variables)
 
 
-def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> EmbeddingSettings | None:
-    """Reads the settings of a folder; None = it is not a folder of sentence-transformers.
+def _settings(folder: Folder, converted: Converted) -> EmbeddingSettings:
+    """Reads the settings of a folder.
 
     Args:
-      folder: the folder with `modules.json`.
-      encoder: the encoder of the model.
-      lower_case: whether the tokenizer lower-cases text.
+      folder: the folder.
+      converted: the model of its Transformer.
 
     Raises:
       UserError: a file is missing or damaged, or a setting is not supported.
     """
-    if not (folder / MODULES).is_file():
-        return None
-    modules = _modules(folder)
-    poolings, include_prompt = _pooling(modules["Pooling"] / "config.json")
-    general = _optional(folder / _SETTINGS)
-    source = str(folder / _SETTINGS)
+    poolings, include_prompt = _pooling(folder.place("Pooling") / "config.json")
+    general, source = folder.settings, folder.source
     hint = Mapping[str, str] | None
     prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
     if any(prompts.values()):
@@ -109,8 +136,8 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     default = general.get("default_prompt_name")
     values = {
         "pooling": poolings,
-        "normalize": "Normalize" in modules,
-        "max_length": _max_length(modules["Transformer"], encoder, lower_case),
+        "normalize": "Normalize" in folder.chain,
+        "max_length": folders.max_length(folder, converted),
         "prompts": prompts,
         "default_prompt": default if default in prompts else None,
         "include_prompt": include_prompt,
@@ -120,13 +147,13 @@ def read(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> Embedding
     return strict.build(EmbeddingSettings, values, source)
 
 
-def objective(
-    folder: AnyPath, settings: EmbeddingSettings
+def _objective(
+    folder: Folder, settings: EmbeddingSettings
 ) -> tuple[SentenceEmbeddingConfig, dict[str, np.ndarray]]:
     """Reads the Dense of a folder; returns the objective, and its variables by path.
 
     Args:
-      folder: the folder with `modules.json`.
+      folder: the folder.
       settings: the settings of the folder.
 
     Raises:
@@ -135,9 +162,9 @@ def objective(
     pooled = SentenceEmbeddingConfig(
         pooling=",".join(settings.pooling), normalize=settings.normalize, weight=0.0
     )
-    path = _modules(folder).get("Dense")
-    if path is None:
+    if "Dense" not in folder.chain:
         return pooled, {}
+    path = folder.place("Dense")
     config, source = json_files.read(path / "config.json"), str(path / "config.json")
     name = config.get("activation_function", f"{_TORCH}activation.Tanh")
     if name not in _ACTIVATIONS:
@@ -191,38 +218,24 @@ def write(
     kinds = {"Transformer": "", "Pooling": _POOLING}
     kinds |= {"Dense": _DENSE} if learned is not None else {}
     kinds |= {"Normalize": f"{len(kinds)}_Normalize"} if settings.normalize else {}
-    modules = [
-        {
-            "idx": i,
-            "name": str(i),
-            "path": path,
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for i, (kind, path) in enumerate(kinds.items())
-    ]
     pooling = {
         "word_embedding_dimension": encoder.hidden_size,
         **{switch: name in theirs for name, switch in _SWITCHES.items()},
         "include_prompt": settings.include_prompt,
     }
     general = {
-        "model_type": "SentenceTransformer",
+        "model_type": SentenceTransformer.model_type,
         "prompts": _prompts(settings),
         "default_prompt_name": settings.default_prompt,
         "similarity_fn_name": settings.similarity,
         **({} if settings.size is None else {"truncate_dim": settings.size}),
     }
-    for path in filter(None, kinds.values()):
-        (folder / path).mkdir()
+    modules = [(f"{_PACKAGE}{kind}", place) for kind, place in kinds.items()]
+    transformer = {"max_seq_length": max_length, "do_lower_case": False}
+    folders.write(folder, modules, general, transformer)
+    folders.write_json(folder / _POOLING / "config.json", pooling)
     if learned is not None:
         _write_dense(learned, variables or {}, folder / _DENSE)
-    for name, value in {
-        MODULES: modules,
-        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
-        f"{_POOLING}/config.json": pooling,
-        _SETTINGS: general,
-    }.items():
-        (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
 
 
 def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
@@ -253,28 +266,8 @@ def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folde
         "bias": learned.bias,
         "activation_function": names[learned.activation],
     }
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    folders.write_json(folder / "config.json", config)
     safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
-
-
-def _modules(folder: AnyPath) -> dict[str, AnyPath]:
-    """Returns {kind of a module: its folder}."""
-    source = folder / MODULES
-    listed = json_files.read(source, kind=list)
-    hint = tuple[Mapping[str, Any], ...]
-    kinds, paths = [], []
-    for module in strict.typed(hint, listed, "modules", str(source)):
-        kind, path = (
-            strict.typed(str, module.get(name), name, str(source)) for name in ("type", "path")
-        )
-        kinds.append(kind.rpartition(".")[2])
-        paths.append(folder / PurePosixPath(path).name)
-    if kinds not in _CHAINS:
-        raise UserError(
-            f"{source}: the modules are {', '.join(kinds) or 'none'}: Transformer, Pooling and "
-            "perhaps Dense and Normalize, in this order, are supported"
-        )
-    return dict(zip(kinds, paths, strict=True))
 
 
 def _pooling(path: AnyPath) -> tuple[list[str], bool]:
@@ -290,26 +283,3 @@ def _pooling(path: AnyPath) -> tuple[list[str], bool]:
         raise UserError(f"{path}: pooling_mode: {mode!r}: expected names of {', '.join(_POOLINGS)}")
     include = strict.typed(bool, config.get("include_prompt", True), "include_prompt", str(path))
     return [_POOLINGS[name] for name in names], include
-
-
-def _max_length(folder: AnyPath, encoder: EncoderConfig, lower_case: bool) -> int | None:
-    """Returns the maximum length of the Transformer module; None = that of the encoder."""
-    files: list[AnyPath] = sorted(folder.glob(_LENGTHS))
-    config = _optional(files[0]) if files else {}
-    source = str(files[0]) if files else str(folder)
-    folder_keys.check(folder_keys.LENGTHS, config, source)
-    if config.get("do_lower_case") and not lower_case:
-        raise UserError(
-            f"{source}: do_lower_case is true, but the tokenizer keeps capitals: set do_lower_case "
-            f"in {_TOKENIZER} to true, or this to false and lower-case the texts"
-        )
-    length = config.get("max_seq_length")
-    if length is None:
-        length, source = _optional(folder / _TOKENIZER).get("model_max_length"), _TOKENIZER
-        length = encoder.max_positions if length is None else int(length)
-    length = strict.typed(int, length, "max_seq_length", source)
-    return min(length, encoder.max_positions)
-
-
-def _optional(path: AnyPath) -> Mapping[str, Any]:
-    return json_files.read(path) if path.is_file() else {}

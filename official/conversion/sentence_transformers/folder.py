@@ -1,0 +1,162 @@
+"""What all folders of sentence-transformers have, read and written.
+
+`modules.json` names a chain of modules, such as Transformer, Pooling and Normalize, each by the
+path of its class. Version 6 has other packages than versions before it, so the name of the class
+counts. `config_sentence_transformers.json` has the settings of the whole model. Its `model_type`
+tells the kinds of models apart, and `sentence_bert_config.json` belongs to the Transformer.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from official.conversion.converted_model import Converted
+from official.utils import json_files, strict
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+TRANSFORMER = "sentence_bert_config.json"
+# Versions before 1 write the name of the model's family into the name of the last file.
+_LENGTHS = "sentence_*_config.json"
+_TOKENIZER = "tokenizer_config.json"
+DEFAULT_TYPE = "SentenceTransformer"  # folders of versions before 5 do not name the kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """A module of a folder.
+
+    Attributes:
+      type: the path of its class.
+      path: the folder of its files.
+    """
+
+    type: str
+    path: AnyPath
+
+    @property
+    def name(self) -> str:
+        """The name of its class, such as Pooling."""
+        return self.type.rpartition(".")[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+    """A folder of sentence-transformers.
+
+    Attributes:
+      path: the folder.
+      modules: its modules, in their order.
+      settings: the settings of the whole model; empty if there are none.
+    """
+
+    path: AnyPath
+    modules: Sequence[Module]
+    settings: Mapping[str, Any]
+
+    @property
+    def model_type(self) -> str:
+        """The kind of the model, as its settings have it."""
+        return self.settings.get("model_type") or DEFAULT_TYPE
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The names of the classes of the modules."""
+        return tuple(module.name for module in self.modules)
+
+    @property
+    def source(self) -> str:
+        """The file of the settings, for messages."""
+        return str(self.path / SETTINGS)
+
+    def place(self, name: str) -> AnyPath:
+        """Returns the folder of the first module of a class, which is in the chain."""
+        return next(module.path for module in self.modules if module.name == name)
+
+    def transformer(self) -> tuple[Mapping[str, Any], str]:
+        """Reads the settings of the Transformer, if there is one; returns them and their file."""
+        place = self.place("Transformer") if "Transformer" in self.chain else self.path
+        files: list[AnyPath] = sorted(place.glob(_LENGTHS))
+        return (optional(files[0]), str(files[0])) if files else ({}, str(place / TRANSFORMER))
+
+
+def read(path: AnyPath) -> Folder | None:
+    """Reads what a folder says of its modules; None = it is no folder of sentence-transformers.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    source = path / MODULES
+    if not source.is_file():
+        return None
+    listed = json_files.read(source, kind=list)
+    modules = []
+    for module in strict.typed(tuple[Mapping[str, Any], ...], listed, "modules", str(source)):
+        kind, place = (
+            strict.typed(str, module.get(name), name, str(source)) for name in ("type", "path")
+        )
+        modules.append(Module(kind, path / PurePosixPath(place).name))
+    return Folder(path, modules, optional(path / SETTINGS))
+
+
+def optional(path: AnyPath) -> Mapping[str, Any]:
+    """Reads a file of settings; empty if there is none."""
+    return json_files.read(path) if path.is_file() else {}
+
+
+def write(
+    path: AnyPath,
+    modules: Sequence[tuple[str, str]],
+    settings: Mapping[str, Any],
+    transformer: Mapping[str, Any],
+) -> None:
+    """Writes the files that all kinds have, and the folders of the modules.
+
+    Args:
+      path: the folder, which exists.
+      modules: the class of each module with its packages, and its folder; "" = `path`.
+      settings: the content of `config_sentence_transformers.json`.
+      transformer: the content of `sentence_bert_config.json`.
+    """
+    listed = [
+        {"idx": i, "name": str(i), "path": place, "type": kind}
+        for i, (kind, place) in enumerate(modules)
+    ]
+    for _, place in modules:
+        (path / place).mkdir(exist_ok=True)
+    for name, value in {MODULES: listed, TRANSFORMER: transformer, SETTINGS: settings}.items():
+        write_json(path / name, value)
+
+
+def write_json(path: AnyPath, value: Any) -> None:
+    """Writes a file of settings."""
+    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+
+
+def max_length(folder: Folder, converted: Converted) -> int:
+    """Returns the number of tokens to which the Transformer of a folder cuts texts.
+
+    Args:
+      folder: the folder.
+      converted: the model of its Transformer.
+
+    Raises:
+      UserError: a setting is not supported.
+    """
+    config, source = folder.transformer()
+    if config.get("do_lower_case") and not getattr(converted.tokenizer, "lower_case", False):
+        raise UserError(
+            f"{source}: do_lower_case is true, but the tokenizer keeps capitals: set do_lower_case "
+            f"in {_TOKENIZER} to true, or this to false and lower-case the texts"
+        )
+    positions = converted.config.encoder.max_positions
+    length = config.get("max_seq_length")
+    if length is None:
+        settings = optional(folder.place("Transformer") / _TOKENIZER)
+        length, source = settings.get("model_max_length"), _TOKENIZER
+        length = positions if length is None else int(length)
+    return min(strict.typed(int, length, "max_seq_length", source), positions)
