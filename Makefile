@@ -135,13 +135,14 @@ parity-mteb: .venv/.ready .parity/mteb/.ready
 	$(PY) -m pytest tests/parity/test_mteb_parity.py
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready .parity/tokenizers/.ready \
-  .parity/encoding/.ready
+  .parity/encoding/.ready .parity/vectors/.ready
 	$(PY) -m benchmarks.preprocess
 	$(PY) -m benchmarks.train_step
 	$(PY) -m benchmarks.masks
 	$(PY) -m benchmarks.tokenizers
 	$(PY) -m benchmarks.serving
 	$(PY) -m benchmarks.encoding --texts 10000
+	$(PY) -m benchmarks.vector_search
 	$(PY) -m benchmarks.generation
 	$(PY) -m benchmarks.lstm
 

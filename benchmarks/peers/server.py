@@ -46,6 +46,10 @@ def timed(function: Callable, *arguments: Any) -> tuple[float, Any]:
 
 
 def mib(kind: str) -> float:
-    """Returns the memory of this process in MiB: `VmRSS` (now) or `VmHWM` (its peak)."""
+    """Returns the memory of this process in MiB.
+
+    Args:
+      kind: `VmRSS` (now), `RssAnon` (now, without files) or `VmHWM` (its peak).
+    """
     status = Path("/proc/self/status").read_text()
     return int(status.partition(f"{kind}:")[2].split()[0]) / 1024

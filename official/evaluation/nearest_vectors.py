@@ -4,10 +4,12 @@ Shapes: Q queries, N documents, B documents of a block, D size of a vector, K do
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 SCORES = 1 << 22  # scores that are computed at a time, 16 MB
+ROOM = 64  # documents that are held beside the kept ones, and as many as these
 
 
 def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndarray:
@@ -29,53 +31,16 @@ def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndar
     return queries @ documents.T
 
 
-class Best:
-    """Keeps the best documents of each query.
-
-    Of documents with the same score, the earlier one is kept.
+class Found(NamedTuple):
+    """The best documents of queries.
 
     Attributes:
-      queries: the vectors, float32 [Q, D].
-      kind: as in `similarity`.
       numbers: the numbers of the documents, int64 [Q, K], the best first.
-      scores: their scores, float32 [Q, K].
+      scores: their scores, float32 [Q, K]; -inf is no match.
     """
 
-    def __init__(self, queries: np.ndarray, top_k: int, kind: str):
-        """Begins with no documents.
-
-        Args:
-          queries: float32 [Q, D].
-          top_k: the maximum of K.
-          kind: as in `similarity`.
-        """
-        self.queries, self.kind, self._top_k = queries, kind, top_k
-        self._seen = 0
-        self.numbers = np.zeros((len(queries), 0), np.int64)
-        self.scores = np.zeros((len(queries), 0), np.float32)
-
-    def add(self, documents: np.ndarray) -> None:
-        """Compares the next documents, float32 [B, D]."""
-        count = len(documents)
-        kept = min(self._top_k, self._seen + count)
-        numbers = np.empty((len(self.queries), kept), np.int64)
-        scores = np.empty((len(self.queries), kept), np.float32)
-        step = max(1, SCORES // max(count, 1))
-        for start in range(0, len(self.queries), step):
-            rows = slice(start, start + step)
-            new = similarity(self.queries[rows], documents, self.kind)
-            both = np.concatenate([self.scores[rows], new], axis=1)
-            # A stable order: in a tie, documents that were added earlier come first.
-            order = first_of(both, kept)
-            scores[rows] = np.take_along_axis(both, order, axis=1)
-            old = self.scores.shape[1]
-            fresh = self._seen + order - old
-            before = np.take_along_axis(
-                np.pad(self.numbers[rows], ((0, 0), (0, 1))), np.minimum(order, old), axis=1
-            )
-            numbers[rows] = np.where(order < old, before, fresh)
-        self.numbers, self.scores = numbers, scores
-        self._seen += count
+    numbers: np.ndarray
+    scores: np.ndarray
 
     def runs(
         self, queries: Iterable[str], ids: Sequence[str], top_k: int, own: bool = True
@@ -88,10 +53,107 @@ class Best:
           top_k: the largest number of documents of a query.
           own: whether a document with the id of the query may be among the results.
         """
-        for query, numbers, scores in zip(queries, self.numbers, self.scores, strict=True):
+        for query, numbers, scores in zip(queries, *self, strict=True):
             pairs = zip((ids[number] for number in numbers), scores, strict=True)
-            found = [pair for pair in pairs if own or pair[0] != query]
+            found = [(i, score) for i, score in pairs if score > -np.inf and (own or i != query)]
             yield query, dict(found[:top_k])
+
+
+class Best:
+    """Keeps the best documents of each query.
+
+    Of documents with the same score, the earlier one is kept. A vector of zeros, which an empty
+    text may have, says nothing of its text: its score is -inf, so that it comes last.
+
+    Few documents of a block are better than the worst that a query keeps. These are held beside the
+    kept ones, and the best of both are chosen when there is no room for more.
+
+    Attributes:
+      queries: the vectors, float32 [Q, D].
+      kind: as in `similarity`.
+    """
+
+    def __init__(self, queries: np.ndarray, top_k: int, kind: str):
+        """Begins with no documents.
+
+        Args:
+          queries: float32 [Q, D].
+          top_k: the maximum of K.
+          kind: as in `similarity`.
+        """
+        self.queries, self.kind, self._top_k = queries, kind, top_k
+        self._seen = self._kept = 0
+        # The first K columns are the kept documents, the best first; those that are held follow in
+        # their order, and then -inf.
+        self._numbers = np.zeros((len(queries), 0), np.int64)
+        self._scores = np.zeros((len(queries), 0), np.float32)
+        self._held = np.zeros(len(queries), np.int64)
+
+    @property
+    def found(self) -> Found:
+        """The kept documents."""
+        self._choose(slice(None))
+        return Found(self._numbers[:, : self._kept], self._scores[:, : self._kept])
+
+    def add(self, documents: np.ndarray) -> None:
+        """Compares the next documents, float32 [B, D]."""
+        old = self._kept
+        self._grow(min(self._top_k, self._seen + len(documents)))
+        step = max(1, SCORES // max(len(documents), 1))
+        for start in range(0, len(self.queries), step):
+            rows = slice(start, start + step)
+            new = similarity(self.queries[rows], documents, self.kind)
+            new[:, ~documents.any(axis=1)] = -np.inf
+            if old < self._kept or not self._hold(rows, new):
+                self._merge(rows, new, old)
+        self._seen += len(documents)
+
+    def _grow(self, kept: int) -> None:
+        """Makes room for more documents."""
+        if kept > self._kept:
+            self._choose(slice(None))
+            wider = (0, 0), (0, 2 * kept + ROOM - self._scores.shape[1])
+            self._numbers = np.pad(self._numbers, wider)
+            self._scores = np.pad(self._scores, wider, constant_values=-np.inf)
+            self._kept = kept
+
+    def _hold(self, rows: slice, new: np.ndarray) -> bool:
+        """Holds the documents of a block that may be kept; False = there are too many of them."""
+        room = self._scores.shape[1] - self._kept
+        places = np.flatnonzero(new > self._scores[rows, self._kept - 1 : self._kept])
+        queries, columns = np.divmod(places, new.shape[1])
+        counts = np.bincount(queries, minlength=len(new))
+        if counts.max() > room:
+            return False
+        if (self._held[rows] + counts).max() > room:
+            self._choose(rows)
+        firsts = self._held[rows] + self._kept - np.cumsum(counts) + counts
+        free = firsts[queries] + np.arange(len(places))
+        self._scores[rows][queries, free] = new.ravel()[places]
+        self._numbers[rows][queries, free] = self._seen + columns
+        self._held[rows] += counts
+        return True
+
+    def _merge(self, rows: slice, new: np.ndarray, old: int) -> None:
+        """Chooses among all documents of a block and the first `old` columns."""
+        self._choose(rows)
+        both = np.concatenate([self._scores[rows, :old], new], axis=1)
+        # A stable order: in a tie, documents that were added earlier come first.
+        order = first_of(both, self._kept)
+        before = np.take_along_axis(
+            np.pad(self._numbers[rows, :old], ((0, 0), (0, 1))), np.minimum(order, old), axis=1
+        )
+        self._numbers[rows, : self._kept] = np.where(order < old, before, self._seen + order - old)
+        self._scores[rows, : self._kept] = np.take_along_axis(both, order, axis=1)
+
+    def _choose(self, rows: slice) -> None:
+        """Chooses among the kept and the held documents."""
+        if self._held[rows].any():
+            order = first_of(self._scores[rows], self._kept)
+            for table in (self._numbers, self._scores):
+                table[rows, : self._kept] = np.take_along_axis(table[rows], order, axis=1)
+            self._scores[rows, self._kept :] = -np.inf
+            self._held[rows] = 0
 
 
 def first_of(scores: np.ndarray, count: int) -> np.ndarray:

@@ -58,5 +58,5 @@ def metrics(
     best = Best(queries, TOP_K + 1, "cosine")  # a document may be the query itself
     for documents in vectors(collection.texts_of_documents()):
         best.add(documents)
-    run = dict(best.runs(collection.queries, collection.documents, TOP_K, own=False))
+    run = dict(best.found.runs(collection.queries, collection.documents, TOP_K, own=False))
     return rankings.compute(collection.metrics, collection.qrels, run)

@@ -5,3 +5,6 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 
 # What computes the vectors of texts.
 RUNTIMES = ("tensorflow", "litert")
+
+# The types of the numbers of stored vectors.
+DTYPES = ("float32", "float16", "bfloat16", "int8", "bits")

@@ -6,6 +6,7 @@ Shapes: B batch, T length, D hidden.
 import functools
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,7 @@ from official.conversion.any_folder import open_folder
 from official.saving import served_model
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
+from official.saving.text_vectors import EmbeddingSettings
 from official.serving import PRECISIONS, RUNTIMES
 from official.serving.compute import int8
 from official.serving.compute.precision import round_weights
@@ -24,6 +26,8 @@ from official.serving.predictor import OBJECTIVES, Predictor
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder, TokenVectors
 from official.serving.vectors.mteb_encoder import MTEBEncoder
+from official.serving.vectors.stored import Stored, read_manifest
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.progress import Report
 
@@ -43,6 +47,7 @@ class LoadedModel(Predictor):
         super().__init__(source)
         self.generation = source.generation
         self.embedder = Embedder(source, lite)
+        self._opened: tuple[str, dict[str, Any], EmbeddingSettings, Stored] | None = None
 
     @functools.cached_property
     def methods(self) -> tuple[str, ...]:
@@ -110,10 +115,12 @@ class LoadedModel(Predictor):
     def search(
         self,
         queries: Sequence[str],
-        documents: Sequence[str],
+        documents: Sequence[str] | None = None,
         top_k: int = 10,
         batch_size: int = 32,
         report: Report | None = None,
+        *,
+        vectors: str | os.PathLike | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the documents whose vectors are nearest to those of queries, exactly.
 
@@ -127,19 +134,38 @@ class LoadedModel(Predictor):
           top_k: the number of documents for each query.
           batch_size: the number of texts in a batch.
           report: is called with lines of progress; None = there are none.
+          vectors: in place of `documents`, a folder of their vectors, which `--mode=embed
+            --pieces=npy` has written with this model. Its files are mapped, and checked when the
+            model first reads them.
 
         Returns:
           The numbers of the documents, int64 [Q, K], the best first, and their scores, float32
-          [Q, K]. K is `top_k`, or N if that is less. Higher scores are nearer.
+          [Q, K]. K is `top_k`, or N if that is less. Higher scores are nearer; -inf is that of a
+          vector of zeros.
 
         Raises:
-          UserError: a single text is given instead of a list, or `top_k` is less than 1.
+          UserError: a single text is given instead of a list, `top_k` is less than 1, there are
+            both documents and vectors, or vectors that are damaged, or of another model or other
+            settings.
         """
-        for name, texts in (("queries", queries), ("documents", documents)):
-            served_model.check_list(texts, name)
+        served_model.check_list(queries, "queries")
+        if (documents is None) == (vectors is None):
+            raise UserError("search: give either documents or vectors")
+        if documents is None:
+            stored = self._stored(vectors or "")
+            return search.nearest_stored(self.embedder, queries, stored, top_k, batch_size)
+        served_model.check_list(documents, "documents")
         count = len(documents)
         best = search.nearest(self.embedder, queries, documents, top_k, batch_size, report, count)
-        return best.numbers, best.scores
+        return best.found
+
+    def _stored(self, folder: str | os.PathLike) -> Stored:
+        """Opens stored vectors, or returns those that were opened last if nothing has changed."""
+        manifest, settings = read_manifest(paths.path(folder)), self.embedder.settings
+        if self._opened is None or self._opened[:3] != (str(folder), manifest, settings):
+            opened = search.opened(self.embedder, folder)
+            self._opened = str(folder), manifest, settings, opened
+        return self._opened[3]
 
     def for_mteb(self, name: str | None = None, revision: str | None = None) -> MTEBEncoder:
         """Returns an object for `mteb.evaluate`, which compares encoders on many tasks (mteb 2).

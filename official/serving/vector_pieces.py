@@ -5,7 +5,9 @@
   ids-00000.txt           their ids, one on each line
   vectors-00000.parquet   in place of both: the columns `id` and `vector`
   _vectors.json           what the folder has; it is written last
-  _plan.json              of a folder that is not complete: what its pieces belong to
+  _plan.json              while pieces are written: what they belong to
+
+`official.serving.vectors.stored` reads these folders for searches.
 
 Pieces are computed by this process, by several, or on Apache Beam.
 
@@ -18,16 +20,20 @@ Shapes: D size of a vector, L layers.
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import official.tokenizers.loading  # noqa: F401  (the workers' models need it)
+from official.serving.vectors import stored
+from official.serving.vectors.indexes import KINDS, Index, dense
+from official.serving.vectors.stored import FILE
 from official.tasks import text_files
 from official.utils import atomic, json_files, parallel, paths
 from official.utils.batched import batched
@@ -41,7 +47,12 @@ if TYPE_CHECKING:
 
 FORMATS = ("npy", "parquet")
 SIZE = 16_384  # texts of a piece
-FILE, _PLAN = "_vectors.json", "_plan.json"
+_PLAN = "_plan.json"
+_MADE = (
+    "shape", "settings", "layer", "prompt", "model_checksum", "tokenizer", "precision", "runtime",
+    "format", "kind", "dtype",
+)  # fmt: skip
+_OTHERS = "name another folder, or remove it first"
 _BEAM = ".beam"  # the folder of texts and results on Beam, which is removed at the end
 
 
@@ -62,9 +73,10 @@ class Options:
       batch_size: the number of texts in a batch.
       precision: as for `loaded_model.load`.
       runtime: as there.
+      dtype: the type of the numbers, one of `dense.TYPES`.
 
     Raises:
-      UserError: `parquet` is given for all layers.
+      UserError: `parquet` is given for all layers, or one of both for another type than float32.
     """
 
     model_dir: str
@@ -79,8 +91,11 @@ class Options:
     batch_size: int = 32
     precision: str = "float32"
     runtime: str = "tensorflow"
+    dtype: str = "float32"
 
     def __post_init__(self):
+        if self.dtype != "float32" and (self.format != "npy" or self.layer == "all"):
+            raise UserError(f"dtype: {self.dtype}: is for --pieces=npy and one layer")
         if self.format == "parquet" and self.layer == "all":
             raise UserError("pieces: parquet: not supported for all layers, only npy")
 
@@ -123,54 +138,53 @@ class Writer:
         from official.serving.vectors import embedder
 
         cut = self.embedder.cut
-        blocks = (
-            self.embedder.texts(
-                texts,
-                self.settings,
-                self.layer,
-                batch_size=self._options.batch_size,
-                prompt=self._options.prompt,
-            )
-            for texts in embedder.chunks(piece.texts)
-        )
-        path = self._folder / name_of(piece.number, self._options.format)
+        chunks = zip(embedder.chunks(piece.ids), embedder.chunks(piece.texts), strict=True)
+        blocks = ((ids, self.vectors(texts)) for ids, texts in chunks)
         if self._options.format == "parquet":
-            _write_parquet(path, piece.ids, blocks)
+            path = self._folder / name_of(piece.number, self._options.format)
+            _write_parquet(path, blocks)
         else:
-            # The vectors come last: they say that the piece is there.
-            with atomic.file(path.with_name(f"ids-{piece.number:05}.txt")) as stream:
-                stream.writelines(f"{identity}\n" for identity in piece.ids)
-            with atomic.file(path, "wb") as stream:
-                shape = self.embedder.shape(self.layer, self.settings)
-                embedder.write_header(stream, (len(piece.texts), *shape))
-                for block in blocks:
-                    stream.write(block.astype("<f4").tobytes())
+            stored.write_piece(self._folder, piece.number, self._index, blocks)
         return len(piece.texts), self.embedder.cut - cut
+
+    def vectors(self, texts: Sequence[str]) -> np.ndarray:
+        """Returns the vectors of texts, float32 [number of texts, D] or with all layers."""
+        return self.embedder.texts(
+            texts,
+            self.settings,
+            self.layer,
+            batch_size=self._options.batch_size,
+            prompt=self._options.prompt,
+        )
+
+    @functools.cached_property
+    def _index(self) -> Index:
+        """Packs the vectors as the plan says."""
+        plan = json_files.read_record(self._folder / _PLAN, {}, stored.DEFAULTS)
+        return KINDS[plan["kind"]](plan)
 
 
 def name_of(number: int, format: str) -> str:
     """Returns the name of the file with the vectors of a piece."""
-    return f"vectors-{number:05}.{format}"
+    return stored.name_of("vectors", number, format)
 
 
-def _write_parquet(path: AnyPath, ids: list[str], blocks: Iterator[np.ndarray]) -> None:
+def _write_parquet(path: AnyPath, blocks: Iterable[tuple[list[str], np.ndarray]]) -> None:
     """Writes the ids and vectors of a piece, a group of rows for each block."""
     import pyarrow
     from pyarrow import parquet
 
-    start = 0
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(atomic.replacing(path))
         writer = None
-        for block in blocks:
-            count, size = block.shape
-            vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(block.ravel()), size)
-            names = pyarrow.array(ids[start : start + count], pyarrow.string())
+        for ids, block in blocks:
+            flat = pyarrow.array(block.ravel())
+            vectors = pyarrow.FixedSizeListArray.from_arrays(flat, block.shape[1])
+            names = pyarrow.array(ids, pyarrow.string())
             table = pyarrow.table({"id": names, "vector": vectors})
             if writer is None:
                 writer = stack.enter_context(parquet.ParquetWriter(file, table.schema))
             writer.write_table(table)
-            start += count
 
 
 # Workers that are threads of a process share a model.
@@ -209,10 +223,11 @@ def write(
     workers: int = 0,
     report: Callable[[str], None] = print,
     beam: Sequence[str] | None = None,
+    append: bool = False,
 ) -> None:
     """Writes the vectors of a file of texts to a folder, or goes on where an earlier run stopped.
 
-    The memory does not depend on the number of texts.
+    The memory does not depend on the number of texts, but for their ids if they are appended.
 
     Args:
       options: how vectors are made and written.
@@ -222,10 +237,12 @@ def write(
       report: takes the lines of progress and the summary.
       beam: options of Apache Beam, as on its command lines, whose workers reach the model and the
         folder, which has the texts too until all pieces are written; None = not on Beam.
+      append: whether the folder is there, and gets the texts as new pieces.
 
     Raises:
       UserError: the folder is complete, has something else or pieces of another command; the texts
-        or the model cannot be read; or there are `workers`, or Beam, for LiteRT.
+        or the model cannot be read; there are `workers`, or Beam, for LiteRT; or texts are appended
+        to vectors of another model or other settings, or with an id that is there.
       ModuleNotFoundError: Beam or, for parquet, pyarrow is not installed.
     """
     if workers and options.runtime == "litert":
@@ -235,10 +252,17 @@ def write(
     if options.format == "parquet":
         import pyarrow  # noqa: F401  (refused before the model is loaded)
     folder = paths.path(output)
-    if (folder / FILE).exists():
-        raise UserError(f"{folder} is complete: name another folder or remove it first")
+    if not append and (folder / FILE).exists():
+        raise UserError(
+            f"{folder} is complete: name another folder or remove it first, or --append to it"
+        )
+    if append and options.format != "npy":
+        raise UserError(f"append: not supported with pieces: {options.format}, only npy")
+    before = stored.read_manifest(folder) if append else None
     counted = text_files.Counted(texts)
     count = counted.count
+    if before:
+        _check_ids(folder, before["pieces"], counted)
     # Workers load the model while this process does: it has the settings, and their checksum.
     with contextlib.ExitStack() as stack:
         worker = _Worker(options, folder)
@@ -254,21 +278,24 @@ def write(
         plan = {
             "texts": count,
             "texts_checksum": counted.checksum,
-            "model_checksum": writer.embedder.checksum(writer.settings),
-            "settings": dataclasses.asdict(writer.settings),
-            "layer": writer.layer,
-            "prompt": options.prompt,
+            **stored.identity(writer.embedder, writer.settings, writer.layer, options.prompt),
             "precision": options.precision,
             "runtime": options.runtime,
             "format": options.format,
             "piece_size": options.size,
-            "shape": writer.embedder.shape(writer.layer, writer.settings),
+            "kind": "dense",
+            "dtype": options.dtype,
+            "scale": before["scale"] if before else None,
+            "first_piece": before["pieces"] if before else 0,
         }
-        _begin(folder, plan)
+        if options.dtype == "int8" and not before:
+            plan["scale"] = _scale(writer, counted)
+        KINDS["dense"](plan)  # which refuses what does not go together
+        _begin(folder, plan, before)
         stack.enter_context(atomic.only_one(folder / _PLAN, folder))
         atomic.remove_leftovers(folder)
-        pieces = -(-count // options.size)
-        names = (name_of(number, options.format) for number in range(pieces))
+        pieces, first = -(-count // options.size), plan["first_piece"]
+        names = (name_of(first + number, options.format) for number in range(pieces))
         missing = {i for i, name in enumerate(names) if not (folder / name).exists()}
         if len(missing) < pieces:
             report(
@@ -277,7 +304,7 @@ def write(
         left = sum(min(options.size, count - i * options.size) for i in missing)
         start, progress = time.monotonic(), Progress(left, report, unit="texts")
         written = cut = 0
-        todo = _pieces(counted, options.size, missing)
+        todo = _pieces(counted, options.size, missing, first)
         for done, cut_here in map_pieces(writer if map_pieces is map else worker.write, todo):
             progress(done)
             written += done
@@ -287,7 +314,7 @@ def write(
                 f"{folder}: {written:,} of {left:,} texts were written: give the command again"
             )
         paths.remove_tree(folder / _BEAM)
-        json_files.write_record(folder / FILE, {**plan, "pieces": pieces})
+        stored.write_manifest(folder, plan, first + pieces, before)
         atomic.remove(folder / _PLAN)
     seconds = time.monotonic() - start
     limit = writer.settings.max_length or writer.embedder.max_length
@@ -297,31 +324,77 @@ def write(
     )
 
 
-def _pieces(texts: text_files.Counted, size: int, wanted: set[int]) -> Iterator[Piece]:
-    """Yields the pieces whose numbers are wanted."""
+def _pieces(
+    texts: text_files.Counted, size: int, wanted: set[int], first: int = 0
+) -> Iterator[Piece]:
+    """Yields the pieces that are wanted, of which the number 0 gets the number `first`."""
     for number, part in enumerate(batched(texts, size)):
         if number in wanted:
             texts.check()  # a piece that is there is one of the texts that were counted
-            yield Piece(number, *(list(column) for column in zip(*part, strict=True)))
+            yield Piece(first + number, *(list(column) for column in zip(*part, strict=True)))
 
 
-def _begin(folder: AnyPath, plan: dict[str, Any]) -> None:
+def _scale(writer: Writer, texts: text_files.Counted) -> float:
+    """Returns the scale of int8 that suits the first texts."""
+    sample = itertools.islice(texts, dense.SAMPLE)
+    return dense.scale_of(writer.vectors([text for _, text in sample]))
+
+
+def _check_ids(folder: AnyPath, pieces: int, texts: text_files.Counted) -> None:
+    """Raises UserError if the id of a new text is there already."""
+    there = set(stored.read_ids(folder, pieces))
+    for identity, _ in texts:
+        if identity in there:
+            raise UserError(
+                f"{texts.path}: {folder} has a text with the id {identity!r}: append other texts, "
+                "with ids of their own (.tsv or .jsonl)"
+            )
+
+
+def _begin(folder: AnyPath, plan: dict[str, Any], before: dict[str, Any] | None) -> None:
     """Makes the folder with its plan, or compares the plan of an earlier run.
+
+    Args:
+      folder: the folder.
+      plan: the plan.
+      before: the manifest, if texts are appended.
 
     Raises:
       UserError: the folder has something else, or pieces of another command.
     """
     path = folder / _PLAN
-    if not path.exists():
-        if folder.exists() and any(folder.iterdir()):
-            raise UserError(f"{folder} is there already: name another folder or remove it first")
-        atomic.make_folder(folder)
-        json_files.write_record(path, plan)
-        return
-    earlier = json_files.read_record(path, {})
     new = json.loads(json.dumps(plan))
-    if other := [name for name in new if earlier.get(name) != new[name]]:
-        raise UserError(
-            f"{folder} has vectors of another command (other {', '.join(other)}): name another "
-            "folder, or remove it first"
-        )
+    if before:
+        _compare(new, before, f"{folder} has other vectors", "append with what made them", _MADE)
+        if (
+            path.exists()
+            and json_files.read_record(path, {}).get("first_piece") != before["pieces"]
+        ):
+            atomic.remove(path)  # of a command that has written its manifest
+    if path.exists():
+        whose = f"{folder} has vectors of another command"
+        advice = f"end it by giving it again, or remove {path} and what it wrote with it"
+        _compare(new, json_files.read_record(path, {}), whose, advice if before else _OTHERS, new)
+        return
+    if before:
+        _remove_pieces(folder, before)
+    elif folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is there already: name another folder or remove it first")
+    atomic.make_folder(folder)
+    json_files.write_record(path, plan)
+
+
+def _compare(
+    new: dict[str, Any], old: dict[str, Any], what: str, advice: str, names: Iterable[str]
+) -> None:
+    """Raises UserError if entries differ; those that are not in `old` are not compared."""
+    if other := [name for name in names if old.get(name, new[name]) != new[name]]:
+        raise UserError(f"{what} (other {', '.join(other)}): {advice}")
+
+
+def _remove_pieces(folder: AnyPath, manifest: dict[str, Any]) -> None:
+    """Removes the pieces of an append whose plan was removed."""
+    for file in folder.iterdir():
+        number = file.stem.rpartition("-")[2]
+        if number.isdecimal() and int(number) >= manifest["pieces"]:
+            atomic.remove(file)

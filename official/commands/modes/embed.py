@@ -10,6 +10,8 @@ If it is stopped, the same command goes on:
   garden embed --model_dir=MODEL --texts=corpus.jsonl --output=VECTORS \
       --pieces=npy --workers=8
 
+--append adds the texts of another file to the folder, and --mode=search --vectors searches it.
+
 Heads over a frozen encoder learn from its states, which are computed once:
 
   garden embed --layers=all --model_dir=MODEL --data=TASK_SHARDS \
@@ -22,6 +24,7 @@ from collections.abc import Sequence
 
 from official.commands.modes import mode, vectors
 from official.commands.modes.mode import Mode, say
+from official.serving import DTYPES
 from official.utils import errors, runner_flags
 from official.utils.flag_table import Flag, Values
 
@@ -82,6 +85,21 @@ FLAGS = (
         "format. If the command is stopped, the same command goes on.",
         values=("npy", "parquet"),
     ),
+    Flag(
+        "dtype",
+        str,
+        "float32",
+        "with --pieces=npy: the type of the numbers. float16 and bfloat16 have 2 bytes. int8 has "
+        "one scale for all. bits say whether a number of a normalized vector is positive.",
+        values=DTYPES,
+    ),
+    Flag(
+        "append",
+        bool,
+        False,
+        "with --pieces=npy: the folder is complete, and gets the texts as new pieces. Their ids "
+        "are new. Until all of them are there, it is what it was.",
+    ),
     Flag("piece_size", int, 16_384, "the number of texts of each of --pieces.", least=1),
     Flag(
         "workers",
@@ -112,6 +130,8 @@ def run(options: Values, beam: Sequence[str] | None = None) -> None:
         raise errors.UserError(
             f"--workers={options.workers}: the processes write --pieces: give it"
         )
+    if options.append and not options.pieces:
+        raise errors.UserError("--append: is for a folder of --pieces: give it")
     if options.data:
         _embed_shards(options)
         return
@@ -159,8 +179,11 @@ def _embed_pieces(options: Values, layer: int | str | None, beam: Sequence[str] 
         options.piece_size,
         precision=options.precision,
         runtime=options.runtime,
+        dtype=options.dtype,
     )
-    vector_pieces.write(chosen, options.texts, options.output, options.workers, say, beam)
+    vector_pieces.write(
+        chosen, options.texts, options.output, options.workers, say, beam, options.append
+    )
 
 
 def _embed_shards(options: Values) -> None:

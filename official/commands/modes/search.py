@@ -3,6 +3,11 @@ r"""Ranks documents for queries by their vectors, exactly.
   garden search --model_dir=MODEL --queries=queries.tsv \
       --texts=documents.tsv --output=found.run --top_k=100
 
+Vectors that --mode=embed --pieces=npy has stored are not computed again:
+
+  garden search --model_dir=MODEL --queries=queries.tsv \
+      --vectors=VECTORS --output=found.run
+
 A folder of BEIR (corpus.jsonl, queries.jsonl, qrels/test.tsv) is searched and scored. A model of
 the objective ranking then scores the documents that were found, and orders them anew:
 
@@ -33,6 +38,13 @@ FLAGS = (
         "two are the numbers of the rows. .gz or .zst may follow.",
     ),
     Flag("texts", str, None, "the documents, in a file as --queries."),
+    Flag(
+        "vectors",
+        str,
+        None,
+        "in place of --texts, or of those of --beir: a folder of the vectors of the documents, "
+        "which --mode=embed --pieces=npy has written with this model and these settings.",
+    ),
     Flag(
         "beir",
         str,
@@ -66,6 +78,9 @@ def run(options: Values) -> None:
     search.check_top_k(top_k)
     if bool(options.beir) == bool(options.queries or options.texts):
         raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
+    for flag in ("texts", "rerank"):
+        if options.vectors and getattr(options, flag):
+            raise errors.UserError(f"give either --{flag} or --vectors")
     if options.rerank and options.runtime != "tensorflow":
         raise errors.UserError("--runtime=litert: --rerank compares no vectors; remove it")
     judged = None
@@ -74,9 +89,10 @@ def run(options: Values) -> None:
         queries, documents = judged.queries, judged.documents
     else:
         for name in ("queries", "texts"):
-            if not getattr(options, name):
+            if not (getattr(options, name) or (name == "texts" and options.vectors)):
                 raise errors.UserError(f"--{name} is missing (--mode=search); see --help")
-        queries, documents = dict(text_files.unique(options.queries)), paths.path(options.texts)
+        queries = dict(text_files.unique(options.queries))
+        documents = paths.path(options.texts or "")
     model = mode.embedding_model(options)
     places = (options.output, top_k, model.config.name, progress.say)
     if options.rerank:
@@ -88,7 +104,8 @@ def run(options: Values) -> None:
         embedder.settings = embedder.settings.with_values(
             options.pooling, options.normalize, options.max_length
         )
-        known = search.write(embedder, queries, documents, *places, own=not judged)
+        source = search.opened(embedder, options.vectors) if options.vectors else documents
+        known = search.write(embedder, queries, source, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")
     if judged:
         _score(options.output, judged, known)

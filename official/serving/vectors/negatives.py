@@ -140,7 +140,11 @@ class Pairs:
         """Returns the documents of a pair's query that may be negatives, and their scores."""
         query = self.numbers[pair, 0]
         both = zip(found.numbers[query].tolist(), found.scores[query].tolist(), strict=True)
-        return [(number, score) for number, score in both if number not in self._never[query]]
+        return [
+            (number, score)
+            for number, score in both
+            if number not in self._never[query] and score > -np.inf
+        ]
 
 
 def by_vectors(
@@ -172,7 +176,8 @@ def by_vectors(
             query, vector = best.queries[asked[row]], vectors[given[row] - start]
             positives[row] = similarity(query[None], vector[None], best.kind)[0, 0]
         start += len(vectors)
-    return Found(list(best.numbers), list(best.scores), positives)
+    numbers, scores = best.found
+    return Found(list(numbers), list(scores), positives)
 
 
 def by_words(pairs: Pairs, top_k: int, report: Report | None = None) -> Found:

@@ -2,7 +2,7 @@
 
 The vectors of all queries are in memory. Documents are read, encoded and compared block by block,
 and only the best of each query are kept. So memory does not depend on the number of documents, but
-for their ids.
+for their ids. Vectors that are stored are not computed again.
 
 Shapes: N documents, B documents of a block, D size of a vector.
 """
@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import Best
+from official.evaluation.nearest_vectors import Best, Found
 from official.saving import text_vectors
 from official.saving.text_vectors import EmbeddingSettings
 from official.serving.vectors.embedder import Embedder
+from official.serving.vectors.indexes.dense import BLOCK
+from official.serving.vectors.stored import Stored
 from official.tasks import text_files, trec
 from official.utils import atomic, input_files, paths
 from official.utils.batched import batched
@@ -24,7 +26,6 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
 TOP_K = 100
-BLOCK = 2048  # documents of a block
 
 
 def nearest(
@@ -70,38 +71,63 @@ def compared(
     Arguments and errors are those of `nearest`, which adds all blocks.
     """
     check_top_k(top_k)
-    settings = embedder.settings
-    if settings.similarity == "cosine":
-        settings = settings.with_values(normalize=True)
-    best = Best(
-        _encoded(embedder, queries, settings, "query", batch_size), top_k, settings.similarity
-    )
+    settings = settings_of(embedder)
+    best = Best(_encoded(embedder, queries, "query", batch_size), top_k, settings.similarity)
 
     def vectors() -> Iterator[np.ndarray]:
         progress = Progress(count, report, unit="documents")
         for block in batched(documents, BLOCK):
-            yield _encoded(embedder, block, settings, "document", batch_size)
+            yield _encoded(embedder, block, "document", batch_size)
             progress(len(block))
 
     return best, vectors()
 
 
+def opened(embedder: Embedder, folder: str | os.PathLike) -> Stored:
+    """Opens stored vectors of documents, and checks that they are whole and those of a model.
+
+    Raises:
+      UserError: see `Stored`, its `check` and its `check_model`.
+    """
+    vectors = Stored(folder)
+    vectors.check_model(embedder, settings_of(embedder))
+    vectors.check()
+    return vectors
+
+
+def nearest_stored(
+    embedder: Embedder, queries: Sequence[str], vectors: Stored, top_k: int, batch_size: int = 32
+) -> Found:
+    """Searches stored documents for queries: as `nearest`, but for the documents.
+
+    Args:
+      embedder: as for `nearest`.
+      queries: as for `nearest`.
+      vectors: what `opened` has opened for this embedder.
+      top_k: as for `nearest`.
+      batch_size: as for `nearest`.
+    """
+    check_top_k(top_k)
+    return vectors.index.search(_encoded(embedder, queries, "query", batch_size), top_k)
+
+
 def write(
     embedder: Embedder,
     queries: Mapping[str, str],
-    documents: AnyPath,
+    documents: AnyPath | Stored,
     output: str | os.PathLike,
     top_k: int,
     name: str,
     report: Report | None = None,
     own: bool = True,
 ) -> list[str]:
-    """Searches a file of documents, and writes a TREC run.
+    """Searches documents, and writes a TREC run.
 
     Args:
       embedder: as in `nearest`.
       queries: id → text.
-      documents: a file of ids and texts: see `official.tasks.text_files`.
+      documents: a file of ids and texts (see `official.tasks.text_files`), or their vectors, which
+        `opened` has opened.
       output: the file, which appears when it is complete.
       top_k: as in `nearest`.
       name: the name of the run.
@@ -116,6 +142,26 @@ def write(
     """
     check_output(output)
     check_top_k(top_k)
+    wanted = top_k if own else top_k + 1
+    if isinstance(documents, Stored):
+        ids = documents.ids
+        found = nearest_stored(embedder, list(queries.values()), documents, wanted)
+    else:
+        ids, found = _nearest_in_file(embedder, list(queries.values()), documents, wanted, report)
+    with atomic.file(output) as stream:
+        for query, scores in found.runs(queries, ids, top_k, own):
+            trec.write_run(stream, {query: scores}, name)
+    return ids
+
+
+def _nearest_in_file(
+    embedder: Embedder,
+    queries: Sequence[str],
+    documents: AnyPath,
+    top_k: int,
+    report: Report | None,
+) -> tuple[list[str], Found]:
+    """Searches a file of documents; returns their ids and what is found."""
     counted = text_files.Counted(documents)
     ids: list[str] = []
 
@@ -125,14 +171,8 @@ def write(
                 ids.append(identity)
                 yield text
 
-    wanted = top_k if own else top_k + 1
-    best = nearest(
-        embedder, list(queries.values()), texts(), wanted, report=report, count=counted.count
-    )
-    with atomic.file(output) as stream:
-        for query, scores in best.runs(queries, ids, top_k, own):
-            trec.write_run(stream, {query: scores}, name)
-    return ids
+    best = nearest(embedder, queries, texts(), top_k, report=report, count=counted.count)
+    return ids, best.found
 
 
 def check_top_k(top_k: int) -> None:
@@ -146,13 +186,14 @@ def check_output(output: str | os.PathLike) -> None:
     paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
 
 
-def _encoded(
-    embedder: Embedder,
-    texts: Sequence[str],
-    settings: EmbeddingSettings,
-    kind: str,
-    batch_size: int,
-) -> np.ndarray:
+def settings_of(embedder: Embedder) -> EmbeddingSettings:
+    """Returns the settings of the vectors that are compared."""
+    settings = embedder.settings
+    return settings.with_values(normalize=True) if settings.similarity == "cosine" else settings
+
+
+def _encoded(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> np.ndarray:
     """Returns the vectors of texts with the prompt of their kind, one of `text_vectors.PROMPTS`."""
+    settings = settings_of(embedder)
     prompt = text_vectors.prompt_of(kind, settings)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)

@@ -65,7 +65,9 @@ def test_pieces_have_the_vectors_and_ids_of_all_texts(folder, texts, tmp_path, m
     assert said[-1].startswith(f"{tmp_path}/out: 23 texts in 3 pieces; 23 in ")
     cut = sum(len(ids) > 22 for ids in model.tokenizer.encode(given))
     assert said[-1].endswith(f", of which {cut} cut at 24 tokens") and cut
-    with pytest.raises(UserError, match="out is complete: name another folder or remove it"):
+    with pytest.raises(
+        UserError, match="out is complete: name another folder or remove it first, or --append"
+    ):
         vector_pieces.write(options, path, tmp_path / "out")
     # The same as Parquet, which is read as one table.
     options = dataclasses.replace(options, format="parquet")

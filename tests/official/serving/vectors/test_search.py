@@ -37,7 +37,7 @@ def test_memory_does_not_grow_with_the_documents():
     def peak(blocks):
         documents = ("x" * (i // search.BLOCK % 7) for i in range(blocks * search.BLOCK))
         tracemalloc.start()
-        best = search.nearest(embedder, ["q"] * 100, documents, 10)
+        best = search.nearest(embedder, ["q"] * 100, documents, 10).found
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found, best
@@ -73,6 +73,7 @@ def test_search_compares_the_vectors_of_encode(folder, tmp_path):
     assert numbers[0].tolist() == np.argsort(distances).tolist()
     np.testing.assert_allclose(-scores[0], np.sort(distances), atol=1e-5)
     for given, message in (
+        ((["a"],), "search: give either documents or vectors"),
         (("a", ["b"]), "queries: give a list"),
         ((["a"], "b"), "documents: give a list"),
         ((["a"], ["b"], 0), "top_k: 0 is less than 1"),
@@ -85,7 +86,7 @@ def test_a_folder_of_beir_is_scored_as_pytrec_eval_does(tmp_path):
     """With ties, grades, hits that are the queries themselves, and judgments of other ids."""
     draw = np.random.default_rng(0)
     names = [f"d{i}" for i in range(300)] + [f"q{i}" for i in range(20)]
-    vectors = {name: draw.integers(-2, 3, 3).astype(np.float32) for name in names}
+    vectors = {name: (2 * draw.integers(-2, 3, 3) - 1).astype(np.float32) for name in names}
     words = {name: " ".join(map(str, vector)) for name, vector in vectors.items()}
     qrels = {}
     for query in names[300:]:

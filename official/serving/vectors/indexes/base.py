@@ -1,0 +1,70 @@
+"""What a kind of stored vectors does: it packs them into arrays, and searches these.
+
+Shapes: Q queries, N documents, D size of a vector, K documents found for a query.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from official.evaluation.nearest_vectors import Found
+
+Block = Mapping[str, np.ndarray]  # the arrays of some documents, one after another
+
+
+class Index(abc.ABC):
+    """Documents of one kind, which are compared with queries.
+
+    The arrays of documents that follow each other can be joined along their first axis. Where a
+    document has several rows, an array `lengths` has their number, and not where they begin.
+
+    Attributes:
+      arrays: the names of the arrays, which are those of the files of a piece: `vectors` is in
+        `vectors-00000.npy`. The first one is written last.
+      manifest: the entries of `_vectors.json`, such as `settings`, those of the model.
+      shape: that of a vector, (D,).
+      count: N.
+    """
+
+    arrays: ClassVar[tuple[str, ...]]
+
+    def __init__(self, manifest: Mapping[str, Any]):
+        """Begins with no documents.
+
+        Args:
+          manifest: see the class.
+        """
+        self.manifest, self.shape, self.count = manifest, tuple(manifest["shape"]), 0
+
+    @abc.abstractmethod
+    def pack(self, vectors: Any, ids: Sequence[str]) -> Block:
+        """Returns the arrays of the next documents.
+
+        Args:
+          vectors: what the encoder of a model gives for them.
+          ids: their ids, for messages.
+
+        Raises:
+          UserError: a document has no such vector.
+        """
+
+    @abc.abstractmethod
+    def add(self, block: Block) -> None:
+        """Adds documents.
+
+        Args:
+          block: their arrays, which may be mapped files. They are kept, and never changed.
+        """
+
+    @abc.abstractmethod
+    def search(self, queries: Any, top_k: int) -> Found:
+        """Finds the best documents, exactly, in memory that does not grow with N.
+
+        Of equal scores, that of the earlier document comes first.
+
+        Args:
+          queries: what the encoder of a model gives for them.
+          top_k: the maximum of K.
+        """
