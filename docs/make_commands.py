@@ -33,6 +33,7 @@ COMMANDS = (
     "official.commands.enlarge",
     "official.commands.mine_negatives",
     "official.commands.teacher_outputs",
+    "official.commands.teacher_margins",
     "official.commands.submission",
     "official.commands.score_answers",
     "official.commands.score_run",

@@ -3,16 +3,19 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from official.config.heads import SpanAnswerConfig
+from official.config.heads import SpanAnswerConfig, TokenClassificationConfig
 from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.names import nearest
 from official.utils.strict import above, at_least, one_of
 
 # The objectives whose outputs a student can learn: scores of the vocabulary for each token, numbers
-# for each example, scores of the tokens of a row, and vectors of texts.
+# for each example, scores of the tokens of a row, of tags for each word, and vectors of texts.
 TOKEN_HEADS = ("masked_lm", "causal_lm", "seq2seq_lm")
-EXAMPLE_HEADS = ("classification", "regression", "multiple_choice")
-HEADS = (*TOKEN_HEADS, *EXAMPLE_HEADS, "span_answer", "sentence_embedding")
+EXAMPLE_HEADS = ("classification", "multi_label", "regression", "multiple_choice", "ranking")
+HEADS = (
+    *(*TOKEN_HEADS, *EXAMPLE_HEADS),
+    *("span_answer", "token_classification", "sentence_embedding"),
+)
 # Objectives whose outputs are not scores for a softmax, with the reason.
 _NUMBERS = {
     "regression": "a regression has one output",
@@ -48,9 +51,11 @@ class DistillationConfig(ObjectiveConfig):
       texts: for `sentence_embedding`, the text whose teacher vector is the target of each text of
         an example: its 'own', or the 'first' text, of which the others are translations (Reimers
         and Gurevych, 2020, section 2). With 'first' the teacher reads only the first texts.
-      cross_entropy: weight of the soft cross-entropy. The reported loss is KL(teacher || student)
-        = the cross-entropy minus the entropy of the teacher, which is a constant.
-      logits: weight of the mean squared error of the outputs before the softmax.
+      cross_entropy: weight of the soft cross-entropy: of `ranking` over the documents of a list, of
+        `multi_label` the mean of those of the labels. The reported loss is KL(teacher || student) =
+        the cross-entropy minus the entropy of the teacher, which is a constant.
+      logits: weight of the mean squared error of the outputs before the softmax. What fills the
+        list of a `ranking` has no error.
       cosine: weight of 1 - cosine of the last hidden states (DistilBERT).
       relation: weight of KL(teacher || student) of the `relations` of the last layer (MiniLM).
       relations: 'attention' = the attention distributions, which for layers with local attention
@@ -209,6 +214,11 @@ class DistillationConfig(ObjectiveConfig):
                 raise ValueError(
                     f"head: span_answer.form: {head.form} has ends that depend on the start: take "
                     "independent"
+                )
+            if isinstance(head, TokenClassificationConfig) and head.crf:
+                raise ValueError(
+                    "head: token_classification.crf: a teacher has no outputs from which the "
+                    "transitions of a CRF could be learned: take crf: false"
                 )
             if self.texts == "first" and head.type != "sentence_embedding":
                 raise ValueError(

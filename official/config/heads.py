@@ -8,12 +8,18 @@ import dataclasses
 
 from typing_extensions import override
 
-from official.config.parts import EncoderConfig, ObjectiveConfig
+from official.config.parts import Config, EncoderConfig, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
-LOSSES = ("pairwise", "pointwise", "softmax")
+# Losses of a query's documents; see `official.modeling.objectives.ranking_losses`.
+OF_PAIRS = ("rank_net", "lambda")  # the losses with the keys k and scale
+LOSSES = (
+    *("pairwise", "pointwise", "softmax", "list_net", "list_mle", "p_list_mle", *OF_PAIRS),
+    *("adr_mse", "margin_mse", "mse"),
+)
+SCHEMES = ("ndcg_loss1", "ndcg_loss2", "lambda_rank", "ndcg_loss2pp")
 DENSE = ("vector", "states")
 NORMS = ("none", "layer", "token")  # the norms of a mix
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
@@ -246,7 +252,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
-        return frozenset({"label_flags"})
+        return _fields(self, "label_flags")
 
 
 @keys("dropout pooling mix bilstm activation transform dense weight task")
@@ -278,42 +284,88 @@ class MultipleChoiceConfig(PooledConfig):
         return frozenset({"answer"})
 
 
-@keys("loss margin dropout pooling mix bilstm weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RankingConfig(PooledConfig):
-    """The relevance of a document to a query.
+class RankingLossConfig(ObjectiveConfig):
+    """The loss of the documents of a query, which have grades or the scores of a teacher.
+
+    Examples without grades have the relevant document first: its grade is 1, that of others 0.
 
     Attributes:
-      loss: 'pairwise' = the hinge loss max(0, margin - relevant + other) of two scores;
-        'pointwise' = the mean of the binary cross-entropies of both; 'softmax' = the cross-entropy
-        of the softmax over the documents (MT-DNN; Liu et al., 2019, section 3.1).
+      loss: 'pairwise' = the hinge loss max(0, margin - better + other) of two scores; 'pointwise' =
+        the mean of the binary cross-entropies of the documents; 'softmax' = the cross-entropy of
+        the first document among those with lower grades (MT-DNN; Liu et al., 2019, section 3.1);
+        'list_net' = the cross-entropy of the softmax of the scores with that of the grades (Cao et
+        al., 2007); 'list_mle' = minus the log-likelihood of the order of the grades (Xia et al.,
+        2008), and 'p_list_mle' with weights for the first positions (Lan et al., 2014); 'rank_net'
+        = the logistic loss of all pairs with different grades (Burges et al., 2005), and 'lambda'
+        with the weights of LambdaLoss for NDCG (Wang et al., 2018); 'adr_mse' = the squared error
+        of approximate ranks; 'margin_mse' = the squared error of the margins of the first document
+        over the others (Hofstätter et al., 2020); 'mse' = the squared error of the scores. The last
+        two learn the scores of a teacher.
       margin: the margin of the pairwise loss.
+      k: for 'rank_net' and 'lambda', the k of NDCG@k: pairs without a document among the first k by
+        the scores do not count; None = all count.
+      scheme: the weights of 'lambda': 'ndcg_loss1', 'ndcg_loss2', 'lambda_rank', or
+        'ndcg_loss2pp' = 10 times the second plus the third.
+      scale: for 'rank_net', 'lambda' and 'adr_mse', the factor of the differences of scores.
     """
 
-    type = "ranking"
-    layer = "Ranking"
+    decides_weights = True
 
     loss: str = "pairwise"
     margin: float = 1.0
+    k: int | None = omitted()
+    scheme: str = omitted("ndcg_loss2pp")
+    scale: float = omitted(1.0)
 
     def __post_init__(self):
-        super().__post_init__()
-        _check_loss(self)
+        one_of("loss", self.loss, LOSSES)
+        one_of("scheme", self.scheme, SCHEMES)
+        above(self, 0, "margin", "scale")
+        at_least(self, 1, "k")
+        if self.k is not None and self.loss not in OF_PAIRS:
+            raise ValueError(f"k: loss: {self.loss} has none: take {' or '.join(OF_PAIRS)}")
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether the divisor of the loss is known only when all documents have scores."""
+        return self.k is not None
+
+    def check(self, whole: Config) -> None:
+        """Raises ValueError if `k` needs the scores of examples that are computed separately."""
+        if self.compares_rows and whole.recipe.accumulation > 1:
+            raise ValueError(
+                f"k: {self.k} counts the pairs of all rows of a batch by their scores, but "
+                f"recipe.accumulation: {whole.recipe.accumulation} computes them separately: take "
+                "accumulation: 1, or remove k"
+            )
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"text_mask"})
 
 
-@dataclasses.dataclass(frozen=True)
-class KernelRankingConfig(ObjectiveConfig):
+@keys("loss margin k scheme scale dropout pooling mix bilstm weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RankingConfig(PooledConfig, RankingLossConfig):
+    """The relevance of a document to a query."""
+
+    type = "ranking"
+    layer = "Ranking"
+
+    def __post_init__(self):
+        super().__post_init__()
+        RankingLossConfig.__post_init__(self)
+
+
+@keys("kernels sigma loss margin k scheme scale weight")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KernelRankingConfig(RankingLossConfig):
     """The relevance of a document to a query, by kernel pooling (Xiong et al., 2017).
 
     Attributes:
       kernels: K: one kernel for equal tokens, and others with evenly spaced means in (-1, 1).
       sigma: the width of the other kernels.
-      loss: 'pairwise', 'pointwise' or 'softmax', as for the objective `ranking`.
-      margin: the margin of the pairwise loss.
       weight: factor of this loss in the sum.
     """
 
@@ -324,12 +376,10 @@ class KernelRankingConfig(ObjectiveConfig):
 
     kernels: int = 11
     sigma: float = 0.1
-    loss: str = "pairwise"
-    margin: float = 1.0
     weight: float = 1.0
 
     def __post_init__(self):
-        _check_loss(self)
+        super().__post_init__()
         at_least(self, 2, "kernels")
         above(self, 0, "sigma")
 
@@ -338,10 +388,6 @@ class KernelRankingConfig(ObjectiveConfig):
         """The (mean, width) of each kernel; the means of 11 kernels are 1, 0.9, 0.7, ... -0.9."""
         others = self.kernels - 1
         return [EXACT, *((1 - (2 * k + 1) / others, self.sigma) for k in range(others))]
-
-    def needs(self) -> frozenset[str]:
-        """Returns the batch fields that the objective reads."""
-        return frozenset({"text_mask"})
 
 
 @keys(
@@ -424,13 +470,7 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
 
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
-        return frozenset({"word_ids", "tag_ids"})
-
-
-def _check_loss(config: "RankingConfig | KernelRankingConfig") -> None:
-    """Raises ValueError if the `loss` or `margin` of a ranking is not valid."""
-    one_of("loss", config.loss, LOSSES)
-    above(config, 0, "margin")
+        return frozenset({"word_ids", *(("tag_ids",) if self.weight else ())})
 
 
 def _fields(config: ObjectiveConfig, target: str) -> frozenset[str]:

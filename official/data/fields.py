@@ -38,7 +38,7 @@ LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
     | {"token_ids", "segment_lengths", "part_lengths", "sequence_lengths", "target_ids"}
-    | {"masked_positions", "masked_ids", "label_flags", "text_hashes"}
+    | {"masked_positions", "masked_ids", "label_flags", "text_hashes", "grades"}
     | set(TAG_FEATURES)
 )
 
@@ -306,6 +306,30 @@ class TextHashes(FieldMaker):
     def make(self, examples: Examples, batch: Batch) -> Batch:
         shape = [examples.size, self.sequences]
         return {"text_hashes": tf.reshape(examples.parsed["text_hashes"].flat_values, shape)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Grades(FieldMaker):
+    """The grades of the documents of a list: float32 [B, C], 0 for those that fill the list.
+
+    `documents_mask` is False for the latter: bool [B, C].
+
+    Attributes:
+      sequences: C.
+    """
+
+    sequences: int
+    needs = frozenset({"grades"})
+    gives = frozenset({"grades", "documents_mask"})
+
+    @override
+    def make(self, examples: Examples, batch: Batch) -> Batch:
+        grades = examples.parsed["grades"]
+        counts = tf.cast(grades.row_lengths(), tf.int32)
+        return {
+            "grades": grades.to_tensor(shape=[examples.size, self.sequences]),
+            "documents_mask": tf.range(self.sequences) < counts[:, None],
+        }
 
 
 @dataclasses.dataclass(frozen=True)

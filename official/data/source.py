@@ -154,6 +154,8 @@ class ShardDataset:
             makers.append(fields.Targets(task.max_target_length, "target_ids" in features))
         if "text_hashes" in features and shards.sequences:
             makers.append(fields.TextHashes(shards.sequences))
+        if "grades" in features and shards.sequences:
+            makers.append(fields.Grades(shards.sequences))
         if "label_flags" in features:
             makers.append(fields.LabelFlags(shards.limits.labels))
         if tags := features & set(fields.TAG_FEATURES):

@@ -108,7 +108,11 @@ def _reading(
     config: configs.ResolvedConfig, head: ObjectiveConfig, batch_size: int
 ) -> configs.ResolvedConfig:
     """Returns a config that reads shards with or without labels, in batches of similar lengths."""
-    if head.type in ("classification", "regression"):  # the heads that may lack labels
+    if head.type in (
+        "classification",
+        "multi_label",
+        "regression",
+    ):  # the heads that may lack labels
         head = dataclasses.replace(head, weight=0.0, task="")
     recipe = configs.Recipe.of_one_pass(batch_size)
     return dataclasses.replace(config, objectives=(head,), recipe=recipe)

@@ -181,7 +181,7 @@ def _check_sizes(ours: int, theirs: int, folder: str) -> None:
 
 def _check_heads(head: ObjectiveConfig, other: ObjectiveConfig, folder: str) -> None:
     """Checks that the outputs of student and teacher have the same meaning."""
-    for key in ("form", "candidates"):
+    for key in ("form", "candidates", "crf"):
         if getattr(head, key, None) != getattr(other, key, None):
             raise UserError(
                 f"distillation.teachers: {folder} has {head.type}.{key}: {getattr(other, key)}, "

@@ -14,6 +14,7 @@ import numpy as np
 from official.shards import example_bytes
 from official.utils.errors import UserError
 
+FLOATS = ("float", "floats")  # the kinds of features that are no integers
 HASH_BITS = 31  # of `text_hashes`, which are read as int32
 
 
@@ -22,7 +23,7 @@ class Feature:
     """One row of the table.
 
     Attributes:
-      kind: 'ints' (a list), 'int' or 'float' (one number), 'bytes' (a string), or
+      kind: 'ints' or 'floats' (a list), 'int' or 'float' (one number), 'bytes' (a string), or
         'part' (one number for each part of the example: a list if the manifest names
         `part_lengths`, otherwise one number).
       doc: the meaning of the values.
@@ -130,6 +131,11 @@ FEATURES: dict[str, Feature] = {
     "score": Feature(
         "float", "target of a regression; of a pair of texts, from 0 to 1; of a triple, a margin"
     ),
+    "grades": Feature(
+        "floats",
+        "ranking: the grade, or the score of a teacher, of each document of a list, whose other "
+        "sequences fill it",
+    ),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
     ),
@@ -197,6 +203,6 @@ def _column(name: str, values: Sequence[Any]) -> example_bytes.Column:
     if kind == "bytes":
         lists = [np.frombuffer(value, "S1") for value in values]
     else:
-        dtype = np.float32 if kind == "float" else np.int64
+        dtype = np.float32 if kind in FLOATS else np.int64
         lists = [np.atleast_1d(np.asarray(value, dtype)) for value in values]
     return np.concatenate(lists), np.cumsum([0, *map(len, lists)])

@@ -67,6 +67,8 @@ class TaskSettings:
       max_query_length: of spans, the largest number of tokens of a question.
       candidates: of a ranking, the SHA-256 of each file of `official.shards.side_texts`, by name.
       negatives: of a ranking, documents that are not relevant for each relevant one in training.
+      list_size: of a ranking, documents of a training example that is a list; None = triples.
+      list_labels: of such lists, where the grades are from: 'grades' or 'scores'.
       form: of embeddings, how rows became examples; see `official.tasks.embeddings`.
       score_range: of embeddings, the lowest and the highest score of the source files.
     """
@@ -77,6 +79,8 @@ class TaskSettings:
     max_query_length: int | None = omitted()
     candidates: Mapping[str, str] | None = omitted()
     negatives: int | None = omitted()
+    list_size: int | None = omitted()
+    list_labels: str | None = omitted()
     form: str | None = omitted()
     score_range: tuple[float, ...] | None = omitted()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
-from official.shards.features import FEATURES, TF_MODELS_FEATURES
+from official.shards.features import FEATURES, FLOATS, TF_MODELS_FEATURES
 from official.shards.manifest import Manifest
 from official.utils.errors import UserError
 
@@ -74,15 +74,15 @@ def parse(serialized: tf.Tensor, names: Iterable[str], limits: Limits | None = N
         error that `reported` says in words. None = nothing is checked.
 
     Returns:
-      An int32 RaggedTensor [B, None] for 'ints', int32 [B] for 'int', float32 [B] for 'float', and
-      string [B] for 'bytes'. 'part' is as 'ints' if `part_lengths` is among the names, and as 'int'
-      otherwise.
+      An int32 RaggedTensor [B, None] for 'ints' and a float32 one for 'floats', int32 [B] for
+      'int', float32 [B] for 'float', and string [B] for 'bytes'. 'part' is as 'ints' if
+      `part_lengths` is among the names, and as 'int' otherwise.
     """
     parsed = parse_wide(serialized, names)
     if limits is not None:
         parsed = checked(parsed, limits)
     return {
-        name: value if FEATURES[name].kind in ("float", "bytes") else tf.cast(value, tf.int32)
+        name: value if FEATURES[name].kind in (*FLOATS, "bytes") else tf.cast(value, tf.int32)
         for name, value in parsed.items()
     }
 
@@ -92,6 +92,7 @@ def parse_wide(serialized: tf.Tensor, names: Iterable[str]) -> Parsed:
     names = set(names)
     kinds = {
         "ints": tf.io.RaggedFeature(tf.int64),
+        "floats": tf.io.RaggedFeature(tf.float32),
         "int": tf.io.FixedLenFeature([], tf.int64),
         "float": tf.io.FixedLenFeature([], tf.float32),
         "bytes": tf.io.FixedLenFeature([], tf.string, ""),
@@ -117,8 +118,9 @@ def broken(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
     found = {}
     for name, values in parsed.items():
         feature = FEATURES.get(name) or TF_MODELS_FEATURES[name]
-        if feature.kind == "float":
-            found[f"{name}: a number is not finite"] = ~tf.reduce_all(tf.math.is_finite(values))
+        if feature.kind in FLOATS:
+            finite = tf.reduce_all(tf.math.is_finite(_flat(values)))
+            found[f"{name}: a number is not finite"] = ~finite
         elif feature.kind != "bytes":
             below, words = _below(feature.below, name, parsed, limits)
             flat = _flat(values)
@@ -148,6 +150,11 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
         if limits.sequences:
             other = tf.reduce_any(_counts(lengths) != limits.sequences)
             found[f"sequence_lengths: not {limits.sequences} sequences"] = other
+            if "grades" in parsed:
+                counts = _counts(parsed["grades"])
+                wrong = (counts < 1) | (counts > limits.sequences)
+                what = f"grades: not from 1 to {limits.sequences} documents"
+                found[what] = tf.reduce_any(wrong)
             if "segment_lengths" in parsed:
                 uneven = _counts(parsed["segment_lengths"]) % limits.sequences != 0
                 found["segment_lengths: not as many in each sequence"] = tf.reduce_any(uneven)

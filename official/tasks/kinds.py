@@ -96,7 +96,7 @@ KINDS = {
         builder="tfrecords_tools.tasks.ranking",
         scorer="official.evaluation.rankings",
         signatures="official.serving.signatures.ranking",
-        flags=("queries", "documents", "qrels", "negatives"),
+        flags=("queries", "documents", "qrels", "negatives", "list_size", "list_labels"),
     ),
     "span": Kind(
         targets=("answer_start", "answer_end"),

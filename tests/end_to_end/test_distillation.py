@@ -21,6 +21,7 @@ from official.utils.errors import UserError
 from tests import small
 from tests.end_to_end.test_fine_tuning import examples
 from tests.official.saving.test_teachers import folder_of
+from tests.tfrecords_tools.tasks import test_ranking
 from tfrecords_tools.tasks import builder as task_builder
 
 MASKED_LM = {"type": "masked_lm"}
@@ -114,6 +115,39 @@ def test_a_task_from_a_teacher_and_from_its_cached_outputs(tmp_path, monkeypatch
     monkeypatch.setattr(evaluation.errors, "warn", lambda line: None)
     gone = [f"objectives.distillation.teachers=[{tmp_path}/gone]"]
     assert "distillation_cross_entropy" not in evaluation.evaluate(live, shards, overrides=gone)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("term", ["logits", "cross_entropy"])
+def test_a_ranker_from_a_teacher_and_from_its_cached_scores(tmp_path, term):
+    """Lists that are filled, with the scores that a teacher with random weights gives."""
+    still = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+    head = {"type": "ranking", "dropout": 0.0}
+    teacher, _ = folder_of(tmp_path / "teacher", head, encoder__num_layers=2, **still)
+    init, _ = folder_of(tmp_path / "small", MASKED_LM, encoder__hidden_size=8, **still)
+    data = test_ranking.write(tmp_path / "in")
+    shards, outputs = tmp_path / "shards", tmp_path / "outputs"
+    test_ranking.build(data, shards, negatives=8, list_size=4)
+    teacher_outputs.write([teacher], shards, ["train"], outputs, report=quiet)
+    distillation = {"type": "distillation", "teachers": [teacher], term: 1.0}
+    found = {}
+    for name, changes in (("live", {}), ("cached", {"cache": str(outputs)})):
+        objectives = [{**head, "weight": 0.0}, {**distillation, **changes}]
+        config = config_of(objectives, 30, batch_size=8)
+        train(config, shards, tmp_path / name, init=init, evaluate=False, report=quiet)
+        found[name] = weights(tmp_path / name)
+    start = checkpoints.load_variables(init, "last")
+    moved = [
+        abs(array - start[path]).max() for path, array in found["live"].items() if path in start
+    ]
+    assert max(moved) > 1e-2
+    for path, array in found["cached"].items():
+        np.testing.assert_allclose(array, found["live"][path], atol=2e-5, err_msg=path)
+    lines = (tmp_path / "live" / "metrics.jsonl").read_text().splitlines()
+    losses = [json.loads(line) for line in lines]
+    losses = [x[f"distillation_{term}"] for x in losses if f"distillation_{term}" in x]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Examples of a ranking, from queries, documents, qrels and runs (see `builder`).
 
 The run of a split holds its queries and their candidates. Training examples are triples: a query, a
-relevant document, and a candidate of the query that is not relevant. The other splits have one
-example for each candidate, in the order of the lines of `SPLIT.run` in the folder
+relevant document, and a candidate of the query that is not relevant. With `list_size` they are
+lists: a query and some documents with their grades, or with the scores of the run, in their order.
+Lists with fewer documents are filled with empty ones. The other splits have one example for each
+candidate, in the order of the lines of `SPLIT.run` in the folder
 (`official.shards.side_texts`).
 """
 
@@ -25,15 +27,17 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, splits, tables
-from tfrecords_tools.tasks.plans.ranking import NEGATIVES
+from tfrecords_tools.tasks.plans.ranking import LIST_LABELS, NEGATIVES
 from tfrecords_tools.tasks.splits import Example, Make, Splits
 
 ENCODE_AT_ONCE = 4096
 
 # The first ids of a text, which a sequence may have room for, and the number of all.
 Encoded = tuple[np.ndarray, int]
-# The number of an example, its query and its documents.
-Row = tuple[int, Encoded, list[Encoded]]
+# A query and the documents of an example.
+Wanted = tuple[str, tuple[str, ...]]
+# The number of an example, its query, its documents, and the grades of a list.
+Row = tuple[int, Encoded, list[Encoded], list[float]]
 
 
 @dataclasses.dataclass
@@ -63,7 +67,10 @@ class Builder(builder.Builder["Row", SplitCounts]):
       qrels: judgments in TREC's format; None = there are none.
       input: the folder of these files.
       header: whether TSV and CSV files name their columns.
-      negatives: the number of triples of each relevant document, each with another candidate.
+      negatives: the number of triples of each relevant document, each with another candidate; or of
+        lists that each relevant document is in, or with scores each candidate.
+      list_size: the most documents of a training example; None = triples.
+      list_labels: where the grades of lists are from: 'grades' = the qrels, 'scores' = the run.
     """
 
     queries: str | os.PathLike = ""
@@ -72,6 +79,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
     input: str = ""
     header: bool = True
     negatives: int = NEGATIVES
+    list_size: int | None = None
+    list_labels: str = LIST_LABELS[0]
 
     counts_type = SplitCounts
 
@@ -110,8 +119,11 @@ class Builder(builder.Builder["Row", SplitCounts]):
         run = trec.read_run(
             self.files[split], self._collection.queries, self._collection.documents, bad=counts.bad
         )
-        wanted: Iterable[tuple[str, tuple[str, ...]]]
-        if split == "train":
+        wanted: Iterable[Wanted]
+        if split == "train" and self.list_size:
+            relevant = None if self.list_labels == "scores" else qrels
+            wanted = lists(run, relevant, self.list_size, self.negatives, self.seed, counts)
+        elif split == "train":
             wanted = triples(run, qrels, self.negatives, self.seed, counts)
         else:
             pairs, written = side_texts.write_candidates(writer.folder, split, run, qrels)
@@ -119,11 +131,17 @@ class Builder(builder.Builder["Row", SplitCounts]):
             counts.queries = len(run)
             counts.labeled = f"{split}.qrels" in written
             self._digests |= written
-        return self._texts.rows(wanted, writer)
+        labels: Mapping[str, Mapping[str, float]] | None = None
+        if self.list_size:
+            labels = run if self.list_labels == "scores" else qrels
+        return self._texts.rows(wanted, writer, labels)
 
     @override
     def settings(self) -> dict[str, Any]:
-        return {"candidates": self._digests, "negatives": self.negatives}
+        made = {"candidates": self._digests, "negatives": self.negatives}
+        if self.list_size:
+            made |= {"list_size": self.list_size, "list_labels": self.list_labels}
+        return made
 
     @property
     @override
@@ -132,7 +150,9 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     @override
     def examples(self) -> Make["Row", SplitCounts]:
-        return functools.partial(_examples, max_length=self.max_length)
+        return functools.partial(
+            _examples, max_length=self.max_length, train_size=self.list_size or 0
+        )
 
     @override
     def nothing(self, split: str, counts: SplitCounts) -> str:
@@ -145,7 +165,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
     @property
     @override
     def features(self) -> tuple[str, ...]:
-        return "token_ids", "segment_lengths", "sequence_lengths", "row"
+        names = "token_ids", "segment_lengths", "sequence_lengths", "row"
+        return (*names, "grades") if self.list_size else names
 
     @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
@@ -153,12 +174,14 @@ class Builder(builder.Builder["Row", SplitCounts]):
 
     @override
     def description(self, counts: Mapping[str, SplitCounts]) -> Description:
-        sequences = {split: 2 if split == "train" else 1 for split in counts}
+        size = self.list_size or 2
+        sequences = {split: size if split == "train" else 1 for split in counts}
         return dataclasses.replace(self.task.description(), sequences=sequences)
 
     @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
-        examples = "triples" if split == "train" else "candidates"
+        learned = "lists" if self.list_size else "triples"
+        examples = learned if split == "train" else "candidates"
         return [
             f"{split}: {counts.queries:,} queries, {counts.examples:,} {examples}",
             f"{counts.tokens:,} tokens",
@@ -252,7 +275,7 @@ def _check_grades(task: Task, qrels: trec.Qrels) -> None:
 
 def triples(
     run: trec.Run, qrels: trec.Qrels, negatives: int, seed: int, counts: SplitCounts
-) -> Iterator[tuple[str, tuple[str, str]]]:
+) -> Iterator[Wanted]:
     """Yields the triples to learn from; the draws depend on the seed and the query.
 
     Args:
@@ -274,11 +297,66 @@ def triples(
             counts.queries_left_out[f"queries without {what}"] += 1
             continue
         counts.queries += 1
-        rng = np.random.default_rng([seed, zlib.crc32(query.encode())])
+        rng = _rng(seed, query)
         size = min(negatives, len(others))
         for document in relevant:
             for other in rng.choice(len(others), size, replace=False):
                 yield query, (document, others[other])
+
+
+def lists(
+    run: trec.Run,
+    qrels: trec.Qrels | None,
+    size: int,
+    copies: int,
+    seed: int,
+    counts: SplitCounts,
+) -> Iterator[Wanted]:
+    """Yields the lists to learn from; the draws depend on the seed and the query.
+
+    With qrels, the relevant documents of a query are dealt to lists, at most half of each. The
+    others are drawn from the candidates that are not relevant. Without, all candidates are dealt.
+    The best documents come first, as their grades or scores say.
+
+    Args:
+      run: the candidates of each query.
+      qrels: their grades; None = the scores of the run take their place.
+      size: the most documents of a list.
+      copies: how often the documents are dealt, each time in another order.
+      seed: the seed of the draws.
+      counts: queries are counted here, with those without lists.
+
+    Yields:
+      (query, documents).
+    """
+    for query, scores in run.items():
+        candidates = [document for document, _ in trec.ordered(scores)]
+        labels: Mapping[str, float] = scores
+        dealt, others, share = candidates, list[str](), size
+        lacking = "" if len(dealt) > 1 else "a second candidate"
+        if qrels is not None:
+            labels, share = qrels.get(query, {}), size // 2
+            dealt = [document for document, grade in labels.items() if grade > 0]
+            others = [document for document in candidates if labels.get(document, 0) < 1]
+            lacking = "" if others else "a candidate that is not relevant"
+            lacking = lacking if dealt else "a relevant document"
+        if lacking:
+            counts.queries_left_out[f"queries without {lacking}"] += 1
+            continue
+        counts.queries += 1
+        rng = _rng(seed, query)
+        for _ in range(copies):
+            order = [dealt[i] for i in rng.permutation(len(dealt))]
+            for start in range(0, len(order), share):
+                chosen = order[start : start + share]
+                drawn = rng.permutation(len(others))[: size - len(chosen)]
+                chosen += [others[i] for i in drawn]
+                if len(chosen) > 1:
+                    yield query, tuple(sorted(chosen, key=lambda name: -labels.get(name, 0)))
+
+
+def _rng(seed: int, query: str) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(query.encode())])
 
 
 class Texts:
@@ -295,8 +373,19 @@ class Texts:
         self._encoded: dict[tuple[str, str], Encoded] = {}
         self._encode = functools.partial(_encode, max_length=max_length)
 
-    def rows(self, wanted: Iterable[tuple[str, tuple[str, ...]]], writer: Splits) -> Iterator[Row]:
-        """Returns a row for each query and its documents, numbered from 0."""
+    def rows(
+        self,
+        wanted: Iterable[Wanted],
+        writer: Splits,
+        labels: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> Iterator[Row]:
+        """Returns a row for each query and its documents, numbered from 0.
+
+        Args:
+          wanted: the queries and documents.
+          writer: tokenizes them.
+          labels: query → document → grade; others have 0. None = rows have no grades.
+        """
         wanted = list(wanted)
         self._read((("query", query) for query, _ in wanted), writer)
         names = (("document", name) for _, documents in wanted for name in documents)
@@ -306,6 +395,9 @@ class Texts:
                 row,
                 self._encoded["query", query],
                 [self._encoded["document", document] for document in documents],
+                [float(labels.get(query, {}).get(document, 0)) for document in documents]
+                if labels is not None
+                else [],
             )
             for row, (query, documents) in enumerate(wanted)
         )
@@ -325,16 +417,28 @@ def _encode(texts: Sequence[str], tokenizer: Tokenizer, max_length: int) -> list
 
 
 def _examples(
-    rows: Sequence[Row], tokenizer: Tokenizer, counts: SplitCounts, max_length: int
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    counts: SplitCounts,
+    max_length: int,
+    train_size: int = 0,
 ) -> Iterator[Example]:
-    """Yields the example of each row, which is a query with its documents, and counts it."""
+    """Yields the example of each row, which is a query with its documents, and counts it.
+
+    Lists with fewer than `train_size` documents are filled with empty ones. Candidates stand alone.
+    """
     specials = pair_packing.num_specials(2, tokenizer)
-    for row, query, documents in rows:
+    for row, query, documents, grades in rows:
         packed = []
         for document in documents:
             texts = [query[0], document[0]]
             packed.append(pair_packing.pack_arrays(texts, tokenizer, max_length))
             counts.truncated += len(packed[-1][0]) < query[1] + document[1] + specials
+        if len(documents) > 1 and len(documents) < train_size:
+            nothing = pair_packing.pack_arrays([query[0][:0]] * 2, tokenizer, max_length)
+            packed += [nothing] * (train_size - len(documents))
         example = builder.example_of_sequences(packed, row)
         counts.count(*example["sequence_lengths"])
+        if grades:
+            example["grades"] = grades
         yield example

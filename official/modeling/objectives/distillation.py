@@ -276,7 +276,8 @@ class Objective(base.Objective):
         losses = {}
         if config.cross_entropy:
             factor = config.temperature**2 if config.square_temperature else 1.0
-            soft = divergence(student, teachers, config.temperature)
+            apart = binary_divergence if head.link == "sigmoid" else divergence
+            soft = apart(student, teachers, config.temperature)
             losses["cross_entropy"] = ops.sum(soft * weights) * factor
         if config.logits:
             target = sum(teachers[1:], teachers[0]) / len(teachers)
@@ -355,6 +356,17 @@ def divergence(student: Tensor, teachers: Sequence[Tensor], temperature: float =
     targets = ensembles.log_mean(targets)  # [R, C]
     guesses = ops.log_softmax(student / temperature)
     return ops.sum(ops.exp(targets) * (targets - guesses), axis=-1)
+
+
+def binary_divergence(
+    student: Tensor, teachers: Sequence[Tensor], temperature: float = 1.0
+) -> Tensor:
+    """Returns the mean over the outputs of the divergences of their sigmoids: [R].
+
+    The arguments are those of `divergence`; each output and 0 are the logits of two classes.
+    """
+    student, *teachers = (ops.stack([x, ops.zeros_like(x)], axis=-1) for x in (student, *teachers))
+    return ops.mean(divergence(student, teachers, temperature), axis=-1)
 
 
 def squared_error(student: Tensor, target: Tensor) -> Tensor:

@@ -133,6 +133,10 @@ class Reader(base.Objective):
         states = self.read(encoded, rng)["sequence_output"]
         return self.hidden(states) if self.config.transform else states
 
+    def lacks(self, target: str, batch: Batch) -> bool:
+        """Returns whether a head of weight 0 has no targets in a batch."""
+        return not self.config.weight and self.config.field(target) not in batch
+
     def with_penalty_weight(self, sums):
         """Adds the divisor of the penalty, which is that of the head, to `weight_sums`."""
         return sums | ({self._penalty_name: sums[self.name]} if self._has_penalty else {})
@@ -255,10 +259,6 @@ class Head(Reader):
         """Returns the `predictions_of` the outputs."""
         return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
 
-    def lacks(self, target: str, batch: Batch) -> bool:
-        """Returns whether a head of weight 0 has no targets in a batch."""
-        return not self.config.weight and self.config.field(target) not in batch
-
     @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
@@ -345,6 +345,9 @@ class MultiLabel(LabelsHead):
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
+        """See `base.Objective`; a head of weight 0 has no term if there are no labels."""
+        if self.lacks("label_flags", batch):
+            return base.Terms(losses={}, metrics={})
         logits, weights = self.logits(encoded, rng), self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
         losses = ops.mean(ops.softplus(logits) - flags * logits, axis=-1)  # [B]

@@ -9,10 +9,8 @@ level. Here the vectors of tokens are the outputs of a pretrained encoder, which
 (Yang et al., 2019, on ClueWeb09-B). Query and document are in one row but do not attend to each
 other, so the tokens of a document are the same for every query.
 
-In training, a query has a relevant document and others. The pairwise loss requires a margin between
-the score of the relevant document and the others; the pointwise loss classifies each document
-separately; the softmax loss treats the documents as classes, with the relevant document as the
-target (MT-DNN; Liu et al., 2019, section 3.1).
+In training, a query has several documents, with grades or the scores of a teacher.
+`official.modeling.objectives.ranking_losses` has the losses.
 
 Shapes: B batch, C documents of an example, N = B * C, T length, D hidden, K kernels.
 """
@@ -22,26 +20,35 @@ from typing import Any
 from keras import ops
 from typing_extensions import override
 
-from official.config.heads import KernelRankingConfig
+from official.config.heads import KernelRankingConfig, RankingConfig, RankingLossConfig
 from official.config.parts import EncoderConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.layers.linear import Linear
 from official.modeling.layers.random import Draws
-from official.modeling.objectives import base, heads
+from official.modeling.objectives import base, heads, ranking_losses
 from official.modeling.types import Batch, Encoded, Tensor
 
 _LEAST = 1e-10  # lower limit of a count before its logarithm is taken
 _SCALE = 0.01  # the factor of the logarithms, as in the release of K-NRM
+_FILLS = -(2.0**30)  # the score of no document; means of it are exact
 _PADDING = -1  # an id that no segment has
 
 
 class Ranker(base.Objective):
-    """Scores documents, and computes the loss of a relevant document and others.
+    """Scores documents, and computes the loss of the documents of a query.
 
-    A batch has fields [B, C, T]. If C is 2 or more, the first document of each example is the
-    relevant one. If C is 1, the document is only scored and there is no loss. Fields [N, T] are
-    used unchanged.
+    A batch has fields [B, C, T]. Batches of lists have `grades` [B, C], numbers, and
+    `documents_mask` [B, C], which is False for documents that only fill a list. Without them, the
+    first document of each example is the relevant one. If C is 1, the document is only scored and
+    there is no loss. Fields [N, T] are used unchanged.
     """
+
+    config: RankingLossConfig
+
+    @property
+    @override
+    def compares_rows(self) -> bool:
+        return self.config.compares_rows
 
     def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
         """Gives every document its own row."""
@@ -54,40 +61,62 @@ class Ranker(base.Objective):
         """Returns the scores of all documents, in the dtype of losses: [N]."""
         raise NotImplementedError
 
-    def pair_losses(self, scores: Tensor) -> Tensor:
-        """Returns the loss of each example; its first document is the relevant one: [B].
-
-        Args:
-            scores: [B, C].
-        """
-        if self.config.loss == "pairwise":
-            margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
-            return ops.mean(ops.relu(self.config.margin - margins), axis=1)
-        if self.config.loss == "softmax":
-            first = ops.zeros(ops.shape(scores)[:1], "int32")
-            return ops.sparse_categorical_crossentropy(first, scores, from_logits=True)
-        return ops.mean(ops.softplus(scores), axis=1) - scores[:, 0] / scores.shape[1]
+    def labels(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Returns the labels of all documents, and which of them are real: [B, C] each."""
+        if "grades" in batch:
+            return self.as_loss(batch["grades"]), ops.cast(batch["documents_mask"], "bool")
+        rows, count = ops.shape(batch.get("example_rows", batch["token_ids"]))[:2]
+        places = ops.broadcast_to(ops.arange(count), (rows, count))
+        return self.as_loss(ops.equal(places, 0)), places >= 0
 
     @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        return {self.name: ops.sum(self.example_weights(batch))}
+        counts = ranking_losses.LOSSES[self.config.loss].counts(*self.labels(batch), self.config)
+        return {self.name: ops.sum(self.example_weights(batch) * counts)}
 
     @override
     def terms(
         self, batch: Batch, encoded: Encoded, encoder: Encoder, rng: Draws | None = None
     ) -> base.Terms:
-        """See `base.Objective`; the accuracy is over pairs, and a tie counts half."""
+        """See `base.Objective`; the accuracy is over pairs with different labels.
+
+        A tie of scores counts half.
+        """
         weights = self.example_weights(batch)  # [B]
         rows = batch.get("example_rows")
         if rows is None or rows.shape[1] == 1:
             return base.Terms(losses={}, metrics={})
         scores = ops.take(self.scores(batch, encoded, encoder, rng), rows)  # [B, C]
-        margins = scores[:, :1] - scores[:, 1:]  # [B, C - 1]
-        hits = ops.mean(self.as_loss(margins > 0) + self.as_loss(margins >= 0), axis=1) / 2
+        labels, mask = self.labels(batch)
+        losses = ranking_losses.LOSSES[self.config.loss].of(scores, labels, mask, self.config)
+        pairs = self.as_loss(ranking_losses.ordered(labels, mask))  # [B, C, C]
+        margins = ops.expand_dims(scores, 2) - ops.expand_dims(scores, 1)
+        hits = pairs * (self.as_loss(margins > 0) + self.as_loss(margins >= 0)) / 2
+        found = ops.sum(pairs, axis=(1, 2))  # [B]
+        shares = ops.sum(hits, axis=(1, 2)) / ops.maximum(found, 1.0)
+        counted = weights * self.as_loss(found > 0)
         return base.Terms(
-            losses={self.name: ops.sum(self.pair_losses(scores) * weights)},
-            metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
+            losses={self.name: self._total(losses * weights, scores, batch)},
+            metrics={f"{self.name}_accuracy": (ops.sum(shares * counted), ops.sum(counted))},
         )
+
+    def _total(self, losses: Tensor, scores: Tensor, batch: Batch) -> Tensor:
+        """Returns the sum of losses [B], for the divisor of `weight_sums`.
+
+        With `k`, the mean is over the pairs that the scores [B, C] keep, in the rows of all
+        replicas. Their number is not known before there are scores.
+        """
+        if not self.compares_rows:
+            return ops.sum(losses)
+        labels, mask = self.labels(batch)
+        kept = ranking_losses.kept_pairs(scores, labels, mask, self.config)
+        numbers = [
+            ranking_losses.LOSSES[self.config.loss].counts(labels, mask, self.config),
+            ops.sum(self.as_loss(kept), axis=(1, 2)),
+        ]
+        weights = self.example_weights(batch)
+        known, found = (ops.sum(self.all_rows(each * weights)[0]) for each in numbers)
+        return ops.sum(losses) * known / ops.maximum(found, 1.0)
 
     @override
     def matched_outputs(
@@ -98,9 +127,19 @@ class Ranker(base.Objective):
         positions: str = "real",
         rng: Draws | None = None,
     ) -> Tensor:
-        """See `base.Objective`: [N, 1]."""
+        """See `base.Objective`: [B, C], or [N, 1] of fields that are not of lists.
+
+        Documents that fill a list have one very low score, of every model.
+        """
         del positions
-        return self.scores(batch, encoded, encoder, rng)[:, None]
+        scores = self.scores(batch, encoded, encoder, rng)
+        if "example_rows" not in batch:
+            return scores[:, None]
+        scores = ops.take(scores, batch["example_rows"])  # [B, C]
+        if "documents_mask" not in batch:
+            return scores
+        real = ops.cast(batch["documents_mask"], "bool")
+        return ops.where(real, scores, ops.full_like(scores, _FILLS))
 
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns `score` [N]."""
@@ -108,11 +147,13 @@ class Ranker(base.Objective):
 
     def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `score` [N]."""
-        return {"score": outputs[:, 0]}
+        return {"score": ops.reshape(outputs, (-1,))}
 
 
-class Ranking(heads.Head, Ranker):
+class Ranking(Ranker, heads.Head):
     """Dropout and an affine map of the pooled output to the score."""
+
+    config: RankingConfig
 
     @override
     def scores(
@@ -120,6 +161,10 @@ class Ranking(heads.Head, Ranker):
     ) -> Tensor:
         del batch, encoder
         return self.outputs(encoded, rng)[:, 0]
+
+    @override
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
+        return self.with_penalty_weight(super().weight_sums(batch))
 
     @override
     def terms(

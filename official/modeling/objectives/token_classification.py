@@ -92,8 +92,10 @@ class Objective(heads.Reader):
         """See `base.Objective`; the loss of a CRF is minus the log-likelihood of its chains.
 
         It is also divided by the number of labeled words, so losses with and without a CRF are
-        comparable.
+        comparable. A head of weight 0 has no term if there are no tags.
         """
+        if self.lacks("tag_ids", batch):
+            return base.Terms(losses={}, metrics={})
         logits = self.logits(encoded, rng)
         weights = self._weights(batch)  # [B, T]
         tags = ops.maximum(batch["tag_ids"], 0)
@@ -125,6 +127,13 @@ class Objective(heads.Reader):
         del batch, encoder, positions
         return ops.reshape(self.logits(encoded, rng), (-1, self.num_labels))
 
+    @override
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
+        """See `base.Objective`; the first token of each word counts, tagged or not: [R]."""
+        del positions
+        words = self.as_loss(batch["word_ids"] >= 0)
+        return ops.reshape(words * self.example_weights(batch)[:, None], (-1,))
+
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns the `predictions_of` the outputs."""
         return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
@@ -148,6 +157,6 @@ class Objective(heads.Reader):
         return {"tags": tags, "tag_probabilities": probability, "word_ids": batch["word_ids"]}
 
     def _weights(self, batch: Batch) -> Tensor:
-        """[B, T]."""
-        labeled = self.as_loss(batch["tag_ids"] >= 0)
+        """Returns the weights of tagged words, or of all words if there are no tags: [B, T]."""
+        labeled = self.as_loss(batch.get("tag_ids", batch["word_ids"]) >= 0)
         return labeled * self.example_weights(batch)[:, None]

@@ -163,6 +163,8 @@ def test_errors_of_objectives_beside_it():
     distillation = {"type": "distillation", "cross_entropy": 1.0}
     refused([distillation, {"type": "classification"}], "put it last")
     refused([{"type": "regression"}, distillation], "a regression has one output: take logits")
+    crf = {"type": "token_classification", "num_labels": 2, "crf": True}
+    refused([crf, distillation], "transitions of a CRF could be learned: take crf: false")
     refused(
         [{"type": "classification"}, {"type": "regression"}, distillation],
         "head: '' may be one of classification, regression: name one",

@@ -197,6 +197,11 @@ CASES = {
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),
     ),
+    "lists": Case(
+        BERT,
+        (RankingConfig(loss="lambda", k=1), DistillationConfig(**OUTPUTS)),
+        ("sequences",),
+    ),
     "labels_and_translations": Case(
         BERT,
         (
@@ -276,6 +281,8 @@ def sequences() -> dict[str, np.ndarray]:
         "text_mask": real & (np.arange(T) != 2),
         "answer": np.array([1, 0], "int32"),
         "label": np.array([2, 0], "int32"),
+        "grades": np.array([[0.5, 2], [1, 0]], "float32"),
+        "documents_mask": np.array([[True, True], [True, True]]),
         "example_weights": np.array([1, 0.5], "float32"),
     }
 

@@ -24,7 +24,11 @@ OBJECTIVES = {
     "pairwise": {"type": "ranking", "dropout": 0.1},
     "pointwise": {"type": "ranking", "dropout": 0.1, "loss": "pointwise"},
     "kernels": {"type": "kernel_ranking"},
+    "lambda": {"type": "ranking", "dropout": 0.1, "loss": "lambda"},
+    "lambda_at_2": {"type": "ranking", "dropout": 0.1, "loss": "lambda", "k": 2},
+    "margins": {"type": "kernel_ranking", "loss": "margin_mse"},
 }
+OF_LISTS = ("lambda", "lambda_at_2", "margins")
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,17 @@ def folder(tmp_path_factory):
             tasks.ranking(), splits, tokenizer, parent / name, max_length=20, input=parent, **names,
             report=lambda line: None,
         )  # fmt: skip
+    # Lists of 2 to 4 documents, so that parts of a batch have other numbers of pairs.
+    graded = {f"q{i}": {f"d{j}": 2 - j + i for j in range(i, min(i + 2, 12))} for i in range(12)}
+    with open(parent / "graded", "w") as stream:
+        trec.write_qrels(stream, graded)
+    few = {q: dict(list(found.items())[: 1 + i % 4]) for i, (q, found) in enumerate(run.items())}
+    with open(parent / "few.run", "w") as stream:
+        trec.write_run(stream, few, "x")
+    task_builder.build(
+        tasks.ranking(), {"train": parent / "few.run"}, tokenizer, parent / "lists", max_length=20,
+        input=parent, **names | {"qrels": "graded"}, list_size=4, report=lambda line: None,
+    )  # fmt: skip
     return parent
 
 
@@ -72,10 +87,11 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
     try:
         for place, strategy, accumulation in (
             ("one", tf.distribute.get_strategy(), 1),
-            ("parts", mirrored(2), 2),
+            ("parts", mirrored(2), 1 if name == "lambda_at_2" else 2),
         ):
             read = config(OBJECTIVES[name], precision="float64", accumulation=accumulation)
-            source = ShardDataset(folder / "one", read, "train", training=True)
+            shards = folder / ("lists" if name in OF_LISTS else "one")
+            source = ShardDataset(shards, read, "train", training=True)
             model = strategies.build_model(read, strategy)
             trainer = Trainer(read, model, source, strategy, tmp_path / place)
             start = named_arrays.values(trainer.variables)
@@ -84,9 +100,16 @@ def test_two_replicas_and_accumulation_change_nothing(folder, tmp_path, mirrored
     finally:
         numerics.set_precision("float32")
     moved = [path for path, value in result["one"].items() if abs(value - start[path]).max() > 1e-4]
-    learned = "encoder/layer_0/" if name != "kernels" else "kernel_ranking/"
+    kernels = OBJECTIVES[name]["type"] == "kernel_ranking"
+    learned = "kernel_ranking/" if kernels else "encoder/layer_0/"
     assert any(path.startswith(learned) for path in moved)
     assert_close(result["parts"], result["one"])
+
+
+def test_pairs_that_scores_choose_are_not_those_of_parts():
+    message = "k: 2 counts the pairs of all rows of a batch by their scores, but recipe.accumu"
+    with pytest.raises(UserError, match=message):
+        config(OBJECTIVES["lambda_at_2"], accumulation=2)
 
 
 def test_several_rankings_at_once(folder):

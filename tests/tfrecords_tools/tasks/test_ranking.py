@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import flags
 
 from official import config, data, tasks, tokenizers
-from official.shards import manifest, parsing, side_texts
+from official.shards import features, manifest, parsing, side_texts
 from official.tasks import trec
 from official.utils.errors import UserError
 from tests import commands, small
@@ -59,7 +59,7 @@ def build(folder, output, splits=("train", "validation"), **how):
         input=folder,
         queries="queries.tsv",
         documents="documents.tsv",
-        qrels="qrels",
+        qrels=how.pop("qrels", "qrels"),
         **{"max_length": 32, "report": lambda line: None, **how},
     )
 
@@ -122,6 +122,91 @@ def test_triples_of_a_query_a_relevant_document_and_a_candidate_that_is_not(tmp_
     }
     assert lines[0].startswith("train: 2 queries, 8 triples;")
     assert "1 queries without a relevant document" in lines[0]
+
+
+def listed(folder, result):
+    """The lists of the train split: (query, documents, grades, number of sequences)."""
+    tokenizer = tokenizers.load(folder / "tokenizer")
+    rows, found = examples(folder, "train", result), []
+    names = {pair(q, d): (q, d) for q in QUERIES for d in DOCUMENTS}
+    for ids, lengths, grades in zip(
+        rows["token_ids"], rows["sequence_lengths"], rows["grades"], strict=True
+    ):
+        ends = np.cumsum(lengths)
+        texts = [spelled(ids[b - n : b], tokenizer) for n, b in zip(lengths, ends, strict=True)]
+        pairs = [names[text] for text in texts[: len(grades)]]
+        assert texts[len(grades) :] == ["[CLS] [SEP] [SEP]"] * (len(lengths) - len(grades))
+        ((query,), documents) = {q for q, _ in pairs}, [d for _, d in pairs]
+        assert len(set(documents)) == len(documents)
+        found.append((query, documents, grades, len(lengths)))
+    return found
+
+
+def test_lists_have_relevant_documents_others_and_their_grades(tmp_path):
+    lines = []
+    folder = write(tmp_path / "in")
+    built = build(folder, tmp_path / "out", negatives=2, list_size=4, report=lines.append)
+    lists = listed(tmp_path / "out", built)
+    # q1 has two relevant documents, which are half of a list, and four others; q2 one and two.
+    assert [(query, grades, size) for query, _, grades, size in lists] == [
+        *[("q1", [2, 1, 0, 0], 4)] * 2,
+        *[("q2", [1, 0, 0], 4)] * 2,
+    ]
+    for query, documents, grades, _ in lists:
+        assert [QRELS[query].get(document, 0) for document in documents] == grades
+        assert all(d in RUN[query] for d, g in zip(documents, grades, strict=True) if not g)
+    assert lists[0][1] != lists[1][1]  # other draws
+    assert built.task.sequences == {"train": 4, "validation": 1}
+    assert (built.config.list_size, built.config.list_labels) == (4, "grades")
+    assert lines[0].startswith("train: 2 queries, 4 lists;")
+    rows = examples(tmp_path / "out", "validation", built)
+    assert rows["grades"][:3] == [[2], [0], [0]] and len(rows["grades"]) == 9
+    assert inspect_shards.verify_examples(tmp_path / "out") == ([], 13)
+    # A list of two has room for one relevant document: each has its turn.
+    built = build(folder, tmp_path / "two", negatives=1, list_size=2)
+    pairs = [(q, d[0], g) for q, d, g, _ in listed(tmp_path / "two", built)]
+    assert sorted(pairs) == [("q1", "d0", [2, 0]), ("q1", "d1", [1, 0]), ("q2", "d3", [1, 0])]
+
+
+def test_lists_with_the_scores_of_a_run(tmp_path):
+    folder = write(tmp_path / "in", train={**RUN, "q2": {"d1": -1.5, "d2": 2.25}}, validation=RUN)
+    how = {"list_size": 3, "negatives": 1, "list_labels": "scores", "qrels": None}
+    built = build(folder, tmp_path / "out", **how)
+    lists = listed(tmp_path / "out", built)
+    # All candidates of q1 in two lists, the second one filled; those of q3 and q4 stand alone.
+    assert [(query, len(documents), size) for query, documents, _, size in lists] == [
+        ("q1", 3, 3), ("q1", 2, 3), ("q2", 2, 3),
+    ]  # fmt: skip
+    assert sorted(lists[0][1] + lists[1][1]) == sorted(RUN["q1"])
+    for query, documents, scores, _ in lists[:2]:
+        assert scores == sorted(scores, reverse=True) == [RUN[query][d] for d in documents]
+    assert lists[2][1:3] == (["d2", "d1"], [2.25, -1.5])
+    assert built.totals.splits["train"].left_out == {"queries without a second candidate": 2}
+
+
+def test_batches_of_lists_have_grades_and_a_mask(tmp_path):
+    built = build(write(tmp_path / "in"), tmp_path / "out", negatives=1, list_size=4)
+    rows = examples(tmp_path / "out", "train", built)
+    source = _source(tmp_path / "out", "train", training=True)
+    assert {"grades", "documents_mask"} <= source.fields
+    (batch,) = source.dataset(4).take(1)
+    assert batch["token_ids"].shape == (4, 4, 32) and batch["grades"].shape == (4, 4)
+    names = "row", "grades", "documents_mask"
+    for row, grades, mask in zip(*(batch[n].numpy() for n in names), strict=True):
+        given = rows["grades"][row]
+        assert grades.tolist() == given + [0] * (4 - len(given))
+        assert mask.tolist() == [True] * len(given) + [False] * (4 - len(given))
+    assert {len(grades) for grades in rows["grades"]} == {3, 4}
+
+
+@pytest.mark.parametrize("grades", [[], [1.0] * 5, [float("nan"), 0.0]])
+def test_grades_that_are_not_those_of_a_list_are_refused(grades):
+    limits = parsing.Limits("FOLDER", 9, 0, 9, sequences=4)
+    example = {"grades": grades, "sequence_lengths": [2, 2, 2, 2], "token_ids": [1] * 8}
+    records = features.serialize([example])
+    with pytest.raises(UserError, match="FOLDER: grades: (not from 1 to 4|a number is not fin)"):
+        with parsing.reported("FOLDER"):
+            parsing.parse(tf.constant(records), example, limits)
 
 
 def test_inspect_shows_each_sequence(tmp_path):

@@ -12,6 +12,7 @@ from official.utils.flag_table import Flag
 from tfrecords_tools.tasks.plans import labelled_text
 
 NEGATIVES = 4  # the triples of each relevant document
+LIST_LABELS = ("grades", "scores")
 FLAGS = (
     Flag("queries", str, None, "ranking: file with the columns id and text of the queries"),
     Flag("documents", str, None, "ranking: file with the columns id and text of the documents"),
@@ -20,8 +21,23 @@ FLAGS = (
         "negatives",
         int,
         NEGATIVES,
-        "ranking: number of triples of each relevant document",
+        "ranking: number of triples of each relevant document, or of lists with it",
         least=1,
+    ),
+    Flag(
+        "list_size",
+        int,
+        None,
+        "ranking: learn from lists of up to so many documents with their grades; default: triples",
+        least=2,
+    ),
+    Flag(
+        "list_labels",
+        str,
+        LIST_LABELS[0],
+        "ranking: grades of lists: those of --qrels, or the scores of --train_file, as of a "
+        "teacher",
+        values=LIST_LABELS,
     ),
 )
 
@@ -46,7 +62,10 @@ def plan(options: flags.FlagValues, splits: Collection[str]) -> Task:
             "--task=ranking needs TREC runs with the candidates: --train_file, "
             "--validation_file, --test_file"
         )
-    if "train" in splits and not options.qrels:
+    if options.list_labels == "scores":
+        if not options.list_size:
+            raise UserError("--list_labels=scores needs --list_size: triples have no scores")
+    elif "train" in splits and not options.qrels:
         raise UserError("--qrels is missing: training needs to know what is relevant")
     return task
 

@@ -18,9 +18,12 @@ from official.config.encoders import (
 )
 from official.config.heads import (
     ClassificationConfig,
+    MultiLabelConfig,
     MultipleChoiceConfig,
+    RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
+    TokenClassificationConfig,
 )
 from official.config.objectives import CausalLMConfig, MaskedLMConfig, Seq2SeqLMConfig
 from official.modeling.layers.random import Draws
@@ -234,6 +237,82 @@ def test_choices():
     assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
     # Both choices of the first two examples.
     assert loss_of(model, "relation", batch)[1] == (batch["token_ids"][:2] > 0).sum()
+
+
+def test_documents_of_a_list():
+    """The third list has two documents, and its example no weight; the second has one of two."""
+    lists = {n: np.stack([BATCH[n], BATCH[n][::-1]], axis=1) for n in ("token_ids", "segment_ids")}
+    real = np.array([[True, True], [True, False], [True, True]])
+    batch = {
+        **lists, "padding_mask": lists["token_ids"] > 0, "text_mask": lists["token_ids"] > 2,
+        "grades": np.zeros((3, 2), "float32"), "documents_mask": real,
+        "example_weights": BATCH["example_weights"],
+    }  # fmt: skip
+    head = RankingConfig(dropout=0.0, weight=0.0)
+    terms = {"cross_entropy": 1.0, "logits": 1.0, "temperature": 2.0}
+    model, teachers = distilled(head, (TEACHER, TEACHER, TEACHER), **terms)
+    assert computes_pooled_alone(model, batch)
+    scores = []
+    for m in (*teachers, model):
+        columns = []
+        for c in range(2):
+            row = {n: v[:, c] for n, v in batch.items() if n in BATCH and v.ndim == 3}
+            columns.append(np.asarray(m.objectives[0].outputs(m.encode(tensors(row))))[:, 0])
+        scores.append(np.stack(columns, axis=1))
+    *theirs, mine = scores
+    target = np.mean([softmax(each[0] / 2) for each in theirs], axis=0)
+    expected = 4 * kl(target, softmax(mine[0] / 2))  # a document alone has the probability 1
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 2)
+    errors = np.where(real, np.mean(theirs, axis=0) - mine, 0)[:2] ** 2
+    assert loss_of(model, "logits", batch) == (pytest.approx(errors.mean(axis=1).sum()), 2)
+    # Lists without grades are full.
+    pairs = {n: v for n, v in batch.items() if n not in ("grades", "documents_mask")}
+    expected = sum(
+        4 * kl(np.mean([softmax(t[b] / 2) for t in theirs], axis=0), softmax(mine[b] / 2))
+        for b in range(2)
+    )
+    assert loss_of(model, "cross_entropy", pairs) == (pytest.approx(expected, abs=1e-9), 2)
+
+
+def test_several_labels():
+    head = MultiLabelConfig(num_labels=3, dropout=0.0, weight=0.0)
+    model, teachers = distilled(head, (TEACHER, TEACHER), cross_entropy=1.0, temperature=2.0)
+    assert computes_pooled_alone(model)
+    logits = [np.asarray(m.objectives[0].outputs(m.encode(tensors()))) for m in (*teachers, model)]
+    first, second, mine = (1 / (1 + np.exp(-each / 2)) for each in logits)
+    expected = 0.0
+    for b, c in itertools.product(range(2), range(3)):
+        p, q = (first[b, c] + second[b, c]) / 2, mine[b, c]
+        expected += 4 / 3 * kl(np.array([p, 1 - p]), np.array([q, 1 - q]))
+    assert expected > 0.01
+    assert loss_of(model, "cross_entropy") == (pytest.approx(expected, abs=1e-9), 2)
+    # Its labels may be unknown; where they are known, they have a term.
+    assert "multi_label" not in model.terms(model.prepare(tensors()))[0]
+    flags = {**BATCH, "label_flags": np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1]], "int32")}
+    total = float(model.terms(model.prepare(tensors(flags)))[0]["multi_label"])
+    by_hand = np.logaddexp(0, logits[2]) - flags["label_flags"] * logits[2]
+    assert total == pytest.approx(by_hand[:2].mean(axis=1).sum())
+
+
+def test_tags_of_words():
+    head = TokenClassificationConfig(num_labels=4, dropout=0.0, weight=0.0)
+    words = np.full((3, 8), -1, "int32")
+    words[0, [1, 3]], words[1, [1, 2, 6]], words[2, 1] = (0, 1), (0, 1, 2), 0
+    batch = {**BATCH, "word_ids": words}
+    model, (teacher,) = distilled(head, cross_entropy=1.0, logits=1.0)
+    theirs, mine = (
+        np.asarray(m.objectives[0].logits(m.encode(tensors()))) for m in (teacher, model)
+    )
+    places = [(b, t) for b in range(2) for t in range(8) if words[b, t] >= 0]
+    expected = sum(kl(softmax(theirs[p]), softmax(mine[p])) for p in places)
+    assert loss_of(model, "cross_entropy", batch) == (pytest.approx(expected, abs=1e-9), 5)
+    expected = sum(((theirs[p] - mine[p]) ** 2).mean() for p in places)
+    assert loss_of(model, "logits", batch) == (pytest.approx(expected, abs=1e-9), 5)
+    # Without tags there is no other term; with them there is.
+    assert "token_classification" not in model.terms(model.prepare(tensors(batch)))[0]
+    tagged = tensors({**batch, "tag_ids": np.where(words >= 0, 2, -1).astype("int32")})
+    total = float(model.terms(model.prepare(tagged))[0]["token_classification"])
+    assert total == pytest.approx(-sum(math.log(softmax(mine[p])[2]) for p in places))
 
 
 def test_targets_of_a_decoder():

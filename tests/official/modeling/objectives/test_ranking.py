@@ -114,6 +114,27 @@ def test_losses_are_those_of_a_loop(config, loss):
     assert float(model.weight_sums(ready)[objective.name]) == 2
 
 
+@pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
+@pytest.mark.parametrize("ready", [False, True])
+def test_lists_have_grades_and_documents_that_fill_them(config, ready):
+    """An example of weight 1/2, and one whose second document does not count."""
+    given = batch()
+    given["grades"] = np.array([[1.0, 3.0], [2.0, 0.0], [1.0, 0.0]], "float32")
+    given["documents_mask"] = np.array([[True, True], [True, True], [True, False]])
+    given["example_weights"] = np.array([1, 0.5, 1], "float32")
+    model, objective = make(config, loss="rank_net")
+    prepared_batch, encoded = prepared(model, given)
+    scores = model.predictions(prepared_batch, encoded)["score"].numpy().reshape(3, 2)
+    differences = np.array([scores[0, 1] - scores[0, 0], scores[1, 0] - scores[1, 1]])
+    expected = np.log2(1 + np.exp(-differences)) @ [1, 0.5]
+    losses, metrics = model.terms(prepared_batch, encoded=encoded)
+    assert float(losses[objective.name]) == pytest.approx(expected, rel=1e-12)
+    sums = model.weight_sums(prepared_batch if ready else given)
+    assert float(sums[objective.name]) == 1.5  # one pair, and one of half the weight
+    total, weight = metrics[f"{objective.name}_accuracy"]
+    assert float(total) == (differences > 0) @ [1, 0.5] and float(weight) == 1.5
+
+
 @pytest.mark.parametrize("ready", [False, True])
 def test_tokens_of_all_sequences_are_counted(ready):
     given = batch()
