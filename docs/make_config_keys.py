@@ -17,6 +17,7 @@ from typing import Any
 
 from docs import generated_pages
 from official.config import encoders, heads, parts, recipe, registry, segments, trainable
+from official.config.late_interaction import Expansion, TokenIds
 from official.config.sentence_embedding import Projection
 from official.saving.generation_settings import GenerationDefaults, Settings, Task
 from official.saving.text_vectors import EmbeddingSettings
@@ -71,6 +72,8 @@ SECTIONS: dict[str, type] = {
     **_types("objectives", registry.OBJECTIVES),
     "objectives.mix and output_mix": heads.Mix,
     "objectives.projection": Projection,
+    "objectives.expansion": Expansion,
+    "objectives.ids": TokenIds,
     "recipe": recipe.Recipe,
     "recipe.optimizer": recipe.Optimizer,
     "recipe.schedule": recipe.Schedule,

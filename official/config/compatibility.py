@@ -230,7 +230,7 @@ def _giver(fields: set[str]) -> str:
 def _check_layer_states(config: Config, source: str) -> None:
     """Checks that all objectives read states of single rows, which can be read from files."""
     for i, objective in enumerate(config.objectives):
-        several = ("multiple_choice", "ranking", "sentence_embedding")
+        several = ("multiple_choice", "ranking", "sentence_embedding", "late_interaction")
         one_row = hasattr(objective, "mix") and objective.type not in several
         if not one_row or objective.task:
             raise UserError(

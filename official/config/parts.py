@@ -335,6 +335,18 @@ class ObjectiveConfig(Part):
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the objective does not suit the encoder."""
 
+    def for_tokenizer(self, tokenizer: Any) -> Self:
+        """Returns the config with what it leaves to the tokenizer of the data.
+
+        Args:
+          tokenizer: an `official.tokenizers.Tokenizer`.
+
+        Raises:
+          UserError: the tokenizer does not suit it.
+        """
+        del tokenizer
+        return self
+
     def field(self, name: str) -> str:
         """Returns the name of a batch field, with the task's name in front if there is one."""
         return f"{self.task}/{name}" if self.task else name

@@ -10,6 +10,7 @@ from official.config import (
     distillation,
     encoders,
     heads,
+    late_interaction,
     objectives,
     sentence_embedding,
 )
@@ -29,7 +30,11 @@ ENCODER_FIELDS = {
     field: part.type for part in reversed(encoders.PARTS) for field in part.batch_fields
 }
 OBJECTIVES = _by_type(
-    *objectives.PARTS, *heads.PARTS, *sentence_embedding.PARTS, *distillation.PARTS
+    *objectives.PARTS,
+    *heads.PARTS,
+    *sentence_embedding.PARTS,
+    *late_interaction.PARTS,
+    *distillation.PARTS,
 )
 # {base class of parts: the package of the modules that implement them}.
 _PACKAGES = {

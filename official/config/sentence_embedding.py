@@ -1,6 +1,7 @@
 """Config of the objective `sentence_embedding`: vectors of texts that are compared."""
 
 import dataclasses
+from typing import Any, ClassVar
 
 from official.config.heads import ReaderConfig
 from official.config.parts import Config, EncoderConfig
@@ -39,6 +40,31 @@ def check_poolings(poolings: tuple[str, ...]) -> None:
             raise ValueError(
                 f"pooling: {name!r} is not one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}"
             )
+
+
+def check_compared_rows(config: Any, whole: Config) -> None:
+    """Raises ValueError if settings prevent an objective from comparing the rows of a batch.
+
+    Args:
+      config: the objective, with `loss`, `cached_rows` and `compares_rows`.
+      whole: the config of the run.
+    """
+    recipe = whole.recipe
+    if config.cached_rows and len(whole.objectives) > 1:
+        raise ValueError("cached_rows: not supported with other objectives: remove it, or them")
+    if not config.compares_rows:
+        return
+    if recipe.accumulation > 1:
+        raise ValueError(
+            f"loss: {config.loss} compares all rows of a batch, but recipe.accumulation: "
+            f"{recipe.accumulation} computes their losses separately: take accumulation: 1, "
+            "and cached_rows for the memory that it saves"
+        )
+    if recipe.batch_size < 2:
+        raise ValueError(
+            f"loss: {config.loss} compares the rows of a batch, but recipe.batch_size: "
+            f"{recipe.batch_size} has only one row: raise it"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +143,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
 
     type = "sentence_embedding"
     decides_weights = True
+    similarity: ClassVar[str] = "cosine"  # by which an evaluation compares vectors
 
     loss: str = "multiple_negatives"
     scale: float = 20.0
@@ -209,22 +236,7 @@ class SentenceEmbeddingConfig(ReaderConfig):
 
     def check(self, whole: Config) -> None:
         """Raises ValueError if settings prevent the comparison of the rows of a batch."""
-        recipe = whole.recipe
-        if self.cached_rows and len(whole.objectives) > 1:
-            raise ValueError("cached_rows: not supported with other objectives: remove it, or them")
-        if not self.compares_rows:
-            return
-        if recipe.accumulation > 1:
-            raise ValueError(
-                f"loss: {self.loss} compares all rows of a batch, but recipe.accumulation: "
-                f"{recipe.accumulation} computes their losses separately: take accumulation: 1, "
-                "and cached_rows for the memory that it saves"
-            )
-        if recipe.batch_size < 2:
-            raise ValueError(
-                f"loss: {self.loss} compares the rows of a batch, but recipe.batch_size: "
-                f"{recipe.batch_size} has only one row: raise it"
-            )
+        check_compared_rows(self, whole)
 
     def check_encoder(self, encoder: EncoderConfig) -> None:
         """Raises ValueError if the encoder cannot return such vectors."""

@@ -38,7 +38,8 @@ LISTS = (
     frozenset(features.LEXICONS)
     | SENTENCE_FEATURES
     | {"token_ids", "segment_lengths", "part_lengths", "sequence_lengths", "target_ids"}
-    | {"masked_positions", "masked_ids", "label_flags", "text_hashes", "grades"}
+    | {"masked_positions", "masked_ids", "label_flags", "text_hashes"}
+    | {"grades", "teacher_scores"}
     | set(TAG_FEATURES)
 )
 
@@ -330,6 +331,24 @@ class Grades(FieldMaker):
             "grades": grades.to_tensor(shape=[examples.size, self.sequences]),
             "documents_mask": tf.range(self.sequences) < counts[:, None],
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherScores(FieldMaker):
+    """The scores of a teacher for the first text and each of the others: float32 [B, C - 1].
+
+    Attributes:
+      sequences: C.
+    """
+
+    sequences: int
+    needs = gives = frozenset({"teacher_scores"})
+
+    @override
+    def make(self, examples: Examples, batch: Batch) -> Batch:
+        shape = [examples.size, self.sequences - 1]
+        scores = examples.parsed["teacher_scores"].flat_values
+        return {"teacher_scores": tf.reshape(scores, shape)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -156,6 +156,8 @@ class ShardDataset:
             makers.append(fields.TextHashes(shards.sequences))
         if "grades" in features and shards.sequences:
             makers.append(fields.Grades(shards.sequences))
+        if "teacher_scores" in features and shards.sequences:
+            makers.append(fields.TeacherScores(shards.sequences))
         if "label_flags" in features:
             makers.append(fields.LabelFlags(shards.limits.labels))
         if tags := features & set(fields.TAG_FEATURES):

@@ -121,7 +121,8 @@ class ReplicaLoop:
 
         Returns:
           The sums of each batch [batches, K], and the outputs of all examples and filler. Outputs
-          of positions [B, T] are padded to the longest T, whole numbers with -1 and others with 0.
+          of positions [B, T] are padded to the longest T, whole numbers with -1 and others with 0;
+          vectors of tokens [B, C, T, V] with 0.
 
         Raises:
           UserError: the source has no examples, or has changed while it was read.
@@ -167,13 +168,17 @@ class ReplicaLoop:
 
 def _joined(values: list[np.ndarray]) -> np.ndarray:
     """Concatenates the outputs of batches, after padding those of positions."""
-    if values[0].ndim == 2 and len({value.shape[1] for value in values}) > 1:
-        width = max(value.shape[1] for value in values)
+    axis = {2: 1, 4: 2}.get(values[0].ndim)  # that of positions
+    if axis is not None and len({value.shape[axis] for value in values}) > 1:
+        width = max(value.shape[axis] for value in values)
         filler = -1 if np.issubdtype(values[0].dtype, np.integer) else 0
-        values = [
-            np.pad(value, [(0, 0), (0, width - value.shape[1])], constant_values=filler)
-            for value in values
-        ]
+
+        def padded(value: np.ndarray) -> np.ndarray:
+            behind = [(0, 0)] * value.ndim
+            behind[axis] = (0, width - value.shape[axis])
+            return np.pad(value, behind, constant_values=filler)
+
+        values = [padded(value) for value in values]
     return np.concatenate(values)
 
 

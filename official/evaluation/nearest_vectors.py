@@ -8,22 +8,29 @@ from typing import NamedTuple
 
 import numpy as np
 
+from official.evaluation.max_sim import Vectors, max_sim
+
+# The kinds of similarity of the vectors of tokens, with `mean` of `max_sim`.
+OF_TOKENS = {"max_sim": False, "mean_max_sim": True}
 SCORES = 1 << 22  # scores that are computed at a time, 16 MB
 ROOM = 64  # documents that are held beside the kept ones, and as many as these
 
 
-def similarity(queries: np.ndarray, documents: np.ndarray, kind: str) -> np.ndarray:
+def similarity(queries: Vectors, documents: Vectors, kind: str) -> np.ndarray:
     """Compares vectors; higher is nearer.
 
     Args:
-      queries: float32 [Q, D].
-      documents: float32 [B, D].
-      kind: `dot`; `cosine`, the product of vectors that are normalized already; or `euclidean` or
-        `manhattan`, the negatives of distances.
+      queries: float32 [Q, D], or of tokens Q arrays.
+      documents: float32 [B, D], or of tokens B arrays.
+      kind: `dot`; `cosine`, the product of vectors that are normalized already; `euclidean` or
+        `manhattan`, the negatives of distances; or one of `OF_TOKENS`.
 
     Returns:
       float32 [Q, B].
     """
+    if kind in OF_TOKENS:
+        return max_sim(queries, documents, OF_TOKENS[kind])
+    assert isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray)
     if kind == "manhattan":
         return -np.stack([np.abs(documents - query).sum(axis=1) for query in queries])
     if kind == "euclidean":
@@ -63,21 +70,22 @@ class Best:
     """Keeps the best documents of each query.
 
     Of documents with the same score, the earlier one is kept. A vector of zeros, which an empty
-    text may have, says nothing of its text: its score is -inf, so that it comes last.
+    text may have, says nothing of its text: its score is -inf, so that it comes last. So is that of
+    a document without vectors of tokens.
 
     Few documents of a block are better than the worst that a query keeps. These are held beside the
     kept ones, and the best of both are chosen when there is no room for more.
 
     Attributes:
-      queries: the vectors, float32 [Q, D].
-      kind: as in `similarity`.
+      queries: the vectors, as in `similarity`.
+      kind: as there.
     """
 
-    def __init__(self, queries: np.ndarray, top_k: int, kind: str):
+    def __init__(self, queries: Vectors, top_k: int, kind: str):
         """Begins with no documents.
 
         Args:
-          queries: float32 [Q, D].
+          queries: as in `similarity`.
           top_k: the maximum of K.
           kind: as in `similarity`.
         """
@@ -95,15 +103,19 @@ class Best:
         self._choose(slice(None))
         return Found(self._numbers[:, : self._kept], self._scores[:, : self._kept])
 
-    def add(self, documents: np.ndarray) -> None:
-        """Compares the next documents, float32 [B, D]."""
+    def add(self, documents: Vectors) -> None:
+        """Compares the next documents; see `similarity`."""
         old = self._kept
+        if isinstance(documents, np.ndarray):
+            empty = ~documents.any(axis=1)
+        else:
+            empty = np.array([not len(document) for document in documents], bool)
         self._grow(min(self._top_k, self._seen + len(documents)))
         step = max(1, SCORES // max(len(documents), 1))
         for start in range(0, len(self.queries), step):
             rows = slice(start, start + step)
             new = similarity(self.queries[rows], documents, self.kind)
-            new[:, ~documents.any(axis=1)] = -np.inf
+            new[:, empty] = -np.inf
             if old < self._kept or not self._hold(rows, new):
                 self._merge(rows, new, old)
         self._seen += len(documents)

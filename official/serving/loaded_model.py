@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from official.conversion.any_folder import open_folder
+from official.evaluation import max_sim
 from official.saving import served_model
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
@@ -166,6 +168,49 @@ class LoadedModel(Predictor):
             opened = search.opened(self.embedder, folder)
             self._opened = str(folder), manifest, settings, opened
         return self._opened[3]
+
+    def token_vectors(
+        self,
+        texts: Sequence[str],
+        kind: str = "document",
+        batch_size: int = 32,
+        *,
+        pool_factor: float = 1.0,
+        report: Report | None = None,
+    ) -> list[np.ndarray]:
+        """Computes the vectors of tokens that the objective `late_interaction` compares.
+
+        Args:
+          texts: any number of texts, without the prefix of their kind.
+          kind: `document` or `query`. Queries are expanded, and skipped words of documents have no
+            vector, as the objective has it.
+          batch_size: the number of texts in a batch.
+          pool_factor: documents have about so many times fewer vectors: means of similar ones. 1 =
+            one for each token.
+          report: is called with lines of progress; None = there are none.
+
+        Returns:
+          For each text float32 [tokens, size of a vector], of the length 1.
+
+        Raises:
+          UserError: the model has no such objective, there is no such kind, `pool_factor` is less
+            than 1, or a single text is given instead of a list.
+        """
+        max_sim.check_factor(pool_factor)
+        found = self.embedder.compared_tokens(texts, kind, batch_size, report)
+        return [max_sim.pooled(each, pool_factor) if kind == "document" else each for each in found]
+
+    @override
+    def rank(
+        self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
+    ) -> np.ndarray:
+        """See `Predictor.rank`; a model of the objective `late_interaction` compares tokens."""
+        if self.tasks("rank") or not self.embedder.has_late:
+            return super().rank(query, documents, batch_size)
+        served_model.check_list(documents, "documents")
+        queries = [query] * len(documents) if isinstance(query, str) else query
+        queries, documents = served_model.same_length(query=queries, documents=documents)
+        return search.pair_scores(self.embedder, queries, documents, batch_size)
 
     def for_mteb(self, name: str | None = None, revision: str | None = None) -> MTEBEncoder:
         """Returns an object for `mteb.evaluate`, which compares encoders on many tasks (mteb 2).

@@ -136,6 +136,9 @@ FEATURES: dict[str, Feature] = {
         "ranking: the grade, or the score of a teacher, of each document of a list, whose other "
         "sequences fill it",
     ),
+    "teacher_scores": Feature(
+        "floats", "embeddings: the scores of a teacher for the first text and each of the others"
+    ),
     "answer": Feature(
         "int", "number of the right one among the choices, each a sequence", "sequences"
     ),
@@ -179,8 +182,8 @@ def serialize(examples: Iterable[Mapping[str, Any]]) -> list[bytes]:
     It is fastest where neighboring examples have the same features.
 
     Args:
-      examples: the value of each feature, as its `kind` in the table says: a sequence of integers,
-        an integer, a float or bytes.
+      examples: the value of each feature, as its `kind` in the table says: a sequence of integers
+        or floats, an integer, a float or bytes.
 
     Raises:
       UserError: an example has a feature that is not in the table.

@@ -155,6 +155,9 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
                 wrong = (counts < 1) | (counts > limits.sequences)
                 what = f"grades: not from 1 to {limits.sequences} documents"
                 found[what] = tf.reduce_any(wrong)
+            if "teacher_scores" in parsed:
+                wrong = _counts(parsed["teacher_scores"]) != limits.sequences - 1
+                found[f"teacher_scores: not {limits.sequences - 1} numbers"] = tf.reduce_any(wrong)
             if "segment_lengths" in parsed:
                 uneven = _counts(parsed["segment_lengths"]) % limits.sequences != 0
                 found["segment_lengths: not as many in each sequence"] = tf.reduce_any(uneven)

@@ -7,6 +7,7 @@ how the rows of a file become examples:
 |---|---|
 | texts | the texts of a row: one, a pair, or a query, a text that suits it, and some that do not |
 | margins | a query, a text that suits it, one that does not, and the margin of a teacher |
+| teacher_scores | the texts of a row, and the scores of a teacher for the query and the others |
 | scores | the two texts of a row, and its score |
 | binary | the two texts of a row, and 1 if it has the positive label, else 0 |
 | labels | the same, and its label |
@@ -49,6 +50,7 @@ def of_columns(
     score_range: tuple[float, float] | None = None,
     metrics: Iterable[str] = (),
     name: str = "embedding",
+    taught: bool = False,
 ) -> Task:
     """Returns the task of the texts of a user's columns.
 
@@ -60,6 +62,8 @@ def of_columns(
       score_range: the lowest and the highest score; None = from 0 to 1.
       metrics: the metrics; empty = those of the form.
       name: the name of the task.
+      taught: whether the column of the score has a list of the scores of a teacher: for the query
+        and the text that suits it, and for the query and each text that does not.
 
     Raises:
       UserError: the columns do not suit each other, or a metric does not suit them.
@@ -74,13 +78,20 @@ def of_columns(
     form = "texts"
     if columns.label is not None:
         form = "margins" if negatives else "scores"
+    if taught:
+        form = "teacher_scores"
+        if not negatives:
+            raise UserError(
+                "--teacher_scores_column needs texts that do not suit the query: name them with "
+                "--negative_columns"
+            )
     if len(negatives) > 1 and form == "margins":
         raise UserError(
             "--label_column has the margin between two texts: name one of --negative_columns="
             f"{','.join(negatives)}, or remove --label_column"
         )
-    if form == "margins" and score_range is not None:
-        raise UserError("--score_range: margins of a teacher are taken as they are: remove it")
+    if form in ("margins", "teacher_scores") and score_range is not None:
+        raise UserError("--score_range: numbers of a teacher are taken as they are: remove it")
     if form == "texts" and score_range is not None:
         raise UserError("--score_range needs scores: name their column with --label_column")
     return _task(

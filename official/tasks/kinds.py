@@ -123,13 +123,13 @@ KINDS = {
     ),
     "embedding": Kind(
         targets=("score",),
-        objectives=("sentence_embedding",),
+        objectives=("sentence_embedding", "late_interaction"),
         metrics=("spearman", "pearson", "average_precision", "accuracy", "mrr"),
         method="encode",
         builder="tfrecords_tools.tasks.embedding",
         scorer="official.evaluation.embeddings",
         signatures="",
-        flags=("negative_columns", "score_range", "task_name"),
+        flags=("negative_columns", "teacher_scores_column", "score_range", "task_name"),
     ),
     "tagging": Kind(
         targets=("tag_ids",),

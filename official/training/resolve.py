@@ -45,6 +45,8 @@ def resolve(
     resolved = inherit(config, model_folder.config_of(init) if init else None)
     if init:
         resolved = _with_vocabulary(resolved, paths.path(init) / "tokenizer", data)
+    objectives = tuple(o.for_tokenizer(data.tokenizer) for o in resolved.objectives)
+    resolved = dataclasses.replace(resolved, objectives=objectives)
     resolved = fill_in(resolved, data.tokenizer.vocab_size, data.labels)
     return teachers.described(resolved)
 

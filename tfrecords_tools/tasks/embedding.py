@@ -27,6 +27,7 @@ from official.utils.errors import UserError
 from official.utils.progress import Progress
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, labelled_text
+from tfrecords_tools.tasks.label_cells import LIST_SEPARATOR
 from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
 # Reasons for which rows are always left out and counted.
@@ -34,8 +35,9 @@ TWICE = "with the same text twice"
 ALONE = "without another text of the label"
 NO_NEGATIVE = "without a contradiction of the same text"
 
-# The number of the row, its texts, its score or None, and its label or None.
-Row = tuple[int, list[str], float | None, int | None]
+_OF_COLUMNS = ("texts", "margins", "scores", "teacher_scores")
+# The number of the row, its texts, its score or those of a teacher or None, and its label or None.
+Row = tuple[int, list[str], float | tuple[float, ...] | None, int | None]
 # A row of the file with its label or score, and its place for messages.
 Located = tuple[labelled_text.UsableRow, str]
 
@@ -58,7 +60,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
                 "texts alone have nothing to compare: give --train_file alone, or the second text "
                 "of each row with --text_pair_column"
             )
-        if task.form not in ("texts", "margins", "scores") and not task.labels:
+        if task.form not in _OF_COLUMNS and not task.labels:
             self.task = labelled_text.with_labels_of_train_file(
                 task, self.files, self.format, self.skip_bad_rows, self.report
             )
@@ -88,7 +90,7 @@ class Builder(builder.Builder["Row", SplitCounts]):
     ) -> Iterator[tuple["Row", str]]:
         """Yields the rows of the form of the task, with their places."""
         task = self.task
-        if task.form in ("texts", "margins", "scores"):
+        if task.form in _OF_COLUMNS:
             return _of_columns(located, task, bad)
         if task.form in ("binary", "labels"):
             return _binary(located, task)
@@ -129,6 +131,8 @@ class Builder(builder.Builder["Row", SplitCounts]):
         """The features that the vectors of an example are compared with."""
         if self.task.form == "labels":
             return "score", "label"
+        if self.task.form == "teacher_scores":
+            return ("teacher_scores",)
         return ("score",) if self.task.form in embeddings.SCORED else ()
 
     @property
@@ -170,9 +174,17 @@ def _of_columns(
 ) -> Iterator[tuple["Row", str]]:
     """Yields the texts of each row, and its score as a part of the range, or its margin."""
     for (number, cells, score), where in located:
-        texts = [text for cell in cells for text in cell.split(labelled_text.TEXT_SEPARATOR)]
-        part = score if isinstance(score, float) else None
-        if part is not None and task.score_range is not None:
+        texts = [text for cell in cells for text in cell.split(LIST_SEPARATOR)]
+        part = score if isinstance(score, float | tuple) else None
+        if isinstance(part, tuple):
+            if len(part) != len(texts) - 1:
+                bad(
+                    "wrong number of scores",
+                    f"{where}: {len(part)} scores of a teacher for {len(texts) - 1} texts: give "
+                    "one for each text but the first",
+                )
+                continue
+        elif part is not None and task.score_range is not None:
             low, high = task.score_range
             part = (part - low) / (high - low)
             if not 0 <= part <= 1:
@@ -280,6 +292,7 @@ def _examples(
         counts.count(*example["sequence_lengths"])
         counts.truncated += any(len(each) + specials > max_length for each in encoded)
         known = dict(zip(("score", "label"), found, strict=True))
+        known["teacher_scores"] = known["score"]
         if targets and known["score"] is None:
             counts.labeled = False
         elif targets:

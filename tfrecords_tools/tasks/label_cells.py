@@ -14,6 +14,9 @@ from official.tasks import Task, missing_labels
 from official.tasks.task import SEPARATOR
 from official.utils.names import nearest
 
+# What joins the texts, or the numbers, of a list in JSON Lines; no text has it.
+LIST_SEPARATOR = "\x1e"
+
 
 class Labels:
     """The labels or scores of a file.
@@ -56,6 +59,11 @@ class Labels:
         )
 
     @property
+    def _taught(self) -> bool:
+        """Whether a row has the scores of a teacher."""
+        return self._task.form == "teacher_scores"
+
+    @property
     def _minus_one_may_be_none(self) -> bool:
         """Whether nobody has said which scores there are."""
         task = self._task
@@ -65,6 +73,8 @@ class Labels:
         """Returns the reason under which a row without a label is counted; "" if it has one."""
         if label is None:
             return missing_labels.WITHOUT
+        if self._taught:
+            return "" if label else missing_labels.reason(label)
         if self._task.has_scores:
             none = label in ("", "-") or (_score(label) == -1 and self._is_outside(-1))
             return missing_labels.reason(label) if none else ""
@@ -72,8 +82,11 @@ class Labels:
             return ""
         return missing_labels.reason(label)
 
-    def value(self, label: str) -> int | float | list[int] | None:
-        """Returns the class, the score or the flags of a label; None if it is none."""
+    def value(self, label: str) -> int | float | list[int] | tuple[float, ...] | None:
+        """Returns the class, the score, the flags or the scores of a label; None if it is none."""
+        if self._taught:
+            scores = tuple(_score(part) for part in label.replace(LIST_SEPARATOR, " ").split())
+            return scores if all(map(math.isfinite, scores)) else None
         if self._task.kind == "multi_label":
             numbers = [self._id(name) for name in several(label)]
             if None in numbers:
@@ -105,8 +118,8 @@ class Labels:
 
     def fault(self, label: str, column: str | None, where: str) -> tuple[str, str]:
         """Returns the reason and the message about a label that is none of the task."""
-        if self._task.has_scores:
-            return self._fault_of_score(label, column, where)
+        if self._task.has_scores or self._taught:
+            return self._fault_of_score(label.replace(LIST_SEPARATOR, " "), column, where)
         unknown, more = label, ""
         if self._task.kind == "multi_label":
             unknown = next(name for name in several(label) if self._id(name) is None)

@@ -21,17 +21,16 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 from official.utils.text_lines import BadRows
 from tfrecords_tools.tasks import builder, tables
-from tfrecords_tools.tasks.label_cells import Labels
+from tfrecords_tools.tasks.label_cells import LIST_SEPARATOR, Labels
 from tfrecords_tools.tasks.splits import Example, Make, SplitCounts, Splits
 
 MAX_INFERRED_LABELS = 1000
-# What joins the labels, or the texts, of a list in JSON Lines; no text has the second one.
-TEXT_SEPARATOR = "\x1e"
-_SEPARATORS = {"multi_label": SEPARATOR, "embedding": TEXT_SEPARATOR}
+# What joins the labels, or the texts, of a list in JSON Lines.
+_SEPARATORS = {"multi_label": SEPARATOR, "embedding": LIST_SEPARATOR}
 
 # The number of the row, its one or two texts, and the id of its label, its score, a flag for each
-# label, or None.
-UsableRow = tuple[int, list[str], int | float | list[int] | None]
+# label, the scores of a teacher, or None.
+UsableRow = tuple[int, list[str], int | float | list[int] | tuple[float, ...] | None]
 
 
 @dataclasses.dataclass

@@ -361,13 +361,15 @@ def _kind(value: Any) -> str:
 
 
 def _joined(value: Any, separator: str) -> Any:
-    """Returns a list of texts or whole numbers as one text, and other values as they are.
+    """Returns a list of texts or numbers as one text, and other values as they are.
 
     A list with the separator in a text stays.
     """
     if not isinstance(value, list):
         return value
-    if not all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
+    if not all(
+        isinstance(item, str | int | float) and not isinstance(item, bool) for item in value
+    ):
         return value
     texts = [str(item) for item in value]
     return value if any(separator in text for text in texts) else separator.join(texts)

@@ -4,6 +4,7 @@ Shapes: B batch, R rows, V vocabulary.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -19,6 +20,9 @@ from official.modeling.layers.norm import make_norm
 from official.modeling.layers.pooling import pooled
 from official.modeling.layers.random import Draws, RandomWeights
 from official.modeling.types import Batch, DType, Encoded, Size, Tensor
+from official.utils.errors import UserError
+
+NEVER = -1e9  # a score that a softmax makes 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -424,6 +428,53 @@ def token_terms(
         losses={name: ops.sum(losses * weights)},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
     )
+
+
+def row_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the cross-entropies of rows, and whether no logit exceeds that of the target.
+
+    Args:
+        logits: [B, columns].
+        targets: int [B].
+    """
+    right = ops.take_along_axis(logits, ops.expand_dims(targets, 1), axis=1)[:, 0]
+    return ops.logsumexp(logits, axis=1) - right, right >= ops.max(logits, axis=1)
+
+
+def rank_losses(
+    objective: Objective, columns: Sequence[Tensor], weights: Tensor, added: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Returns the cross-entropy of each query's document among all, and whether it ranks first.
+
+    The candidates of a query are the documents of the N rows of all replicas, and then all hard
+    negatives of all rows. Rows of weight 0 are left out.
+
+    Args:
+        objective: has the rows of all replicas.
+        columns: the scores of the queries of this replica for the documents of all rows, and for
+            each column of hard negatives: [B, N] each.
+        weights: the weights of the examples of this replica, [B].
+        added: is added to the scores of a query and its own hard negatives.
+
+    Returns:
+        The losses [B], and bool [B].
+
+    Raises:
+        UserError: there is one example, without hard negatives.
+    """
+    every, first = objective.all_rows(weights)  # [N]
+    rows = ops.shape(every)[0]
+    if len(columns) == 1 and every.shape[0] == 1:
+        raise UserError(
+            f"{objective.name}: loss: multiple_negatives: a batch of one example has no negatives: "
+            "raise recipe.batch_size"
+        )
+    own = ops.arange(ops.shape(weights)[0], dtype="int32") + first  # [B]
+    is_own = ops.equal(ops.expand_dims(own, 1), ops.arange(rows, dtype="int32"))  # [B, N]
+    hidden = ops.where(every > 0, 0.0, objective.as_loss(NEVER))
+    added = added * objective.as_loss(is_own)
+    logits = [each + hidden + (added if i else 0.0) for i, each in enumerate(columns)]
+    return row_losses(ops.concatenate(logits, axis=1), own)
 
 
 HISTOGRAM_BINS = 200

@@ -28,7 +28,6 @@ from official.utils.errors import UserError
 
 _OF_TOKENS = ("first", "last")  # poolings that read one position
 _LEAST = 1e-12  # lower limit of a squared distance, whose root has a gradient
-_NEVER = -1e9  # a score that the softmax makes 0
 
 
 class Objective(heads.Reader):
@@ -252,39 +251,26 @@ class Objective(heads.Reader):
         one, other = ops.unstack(x, 2, axis=1)
         joined = ops.concatenate([one, other, ops.abs(one - other)], axis=-1)  # [B, 3 V]
         logits = self.as_loss(self.classifier(joined))
-        return _cross_entropy(logits, ops.cast(batch["label"], "int32"))
+        return base.row_losses(logits, ops.cast(batch["label"], "int32"))
 
     def _ranked(self, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the cross-entropy of each query's document among all, and whether it ranks first.
 
-        The candidates of a query are the documents of all rows, and then all hard negatives of all
-        rows. Examples of weight 0 are left out.
+        See `base.rank_losses`.
 
         Args:
             x: normalized vectors [B, C, V].
             weights: the weights of the examples, [B].
         """
-        every, first = self.all_rows(x)  # [N, C, V]
-        real = self.all_rows(weights)[0] > 0  # [N]
-        texts, rows = x.shape[1], ops.shape(every)[0]
-        if texts == 2 and every.shape[0] == 1:
-            raise UserError(
-                f"{self.name}: loss: multiple_negatives: a batch of one example has no negatives: "
-                "raise recipe.batch_size"
-            )
-        own = ops.arange(ops.shape(x)[0], dtype="int32") + first  # [B]
-        is_own = ops.equal(ops.expand_dims(own, 1), ops.arange(rows, dtype="int32"))  # [B, N]
-        hidden = ops.where(real, 0.0, self.as_loss(_NEVER))
+        every, _ = self.all_rows(x)  # [N, C, V]
 
-        def scores(queries, column, added=0.0):
-            cosines = times_transposed(queries, every[:, column])  # [B, N]
-            return self.config.scale * cosines + hidden + added
+        def scores(one, other):
+            return self.config.scale * times_transposed(x[:, one], every[:, other])  # [B, N]
 
-        added = self.config.hard_negative_weight * self.as_loss(is_own)
-        logits = [scores(x[:, 0], 1), *(scores(x[:, 0], c, added) for c in range(2, texts))]
-        losses, hits = _cross_entropy(ops.concatenate(logits, axis=1), own)
+        columns = [scores(0, column) for column in range(1, x.shape[1])]
+        losses, hits = base.rank_losses(self, columns, weights, self.config.hard_negative_weight)
         if self.config.symmetric:
-            losses = (losses + _cross_entropy(scores(x[:, 1], 0), own)[0]) / 2
+            losses = (losses + base.rank_losses(self, [scores(1, 0)], weights)[0]) / 2
         return losses, hits
 
     def _ordered(self, values: Tensor, scores: Tensor, weights: Tensor) -> Tensor:
@@ -300,15 +286,9 @@ class Objective(heads.Reader):
         lower = scores[:, None] < scores[None]  # [N, N]
         counted = ops.logical_and(lower, ops.logical_and(real[:, None], real[None]))
         gaps = self.config.scale * (values[:, None] - values[None])
-        gaps = ops.reshape(ops.where(counted, gaps, self.as_loss(_NEVER)), (-1,))
+        gaps = ops.reshape(ops.where(counted, gaps, self.as_loss(base.NEVER)), (-1,))
         loss = ops.logsumexp(ops.concatenate([ops.zeros((1,), gaps.dtype), gaps]))
         return ops.broadcast_to(loss, ops.shape(weights))
-
-
-def _cross_entropy(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the losses of rows of logits, and whether no logit exceeds that of the target."""
-    right = ops.take_along_axis(logits, ops.expand_dims(targets, 1), axis=1)[:, 0]
-    return ops.logsumexp(logits, axis=1) - right, right >= ops.max(logits, axis=1)
 
 
 def _distance(x: Tensor, y: Tensor) -> Tensor:

@@ -4,7 +4,10 @@
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
 encoder of characters has no `tokens` of ids. An encoder without a head, or with the objective
 `sentence_embedding`, also has `embed` and `embed_tokens`: one vector for each text, as
-`official.saving.text_vectors` makes it.
+`official.saving.text_vectors` makes it. One with the objective `late_interaction` has instead
+`embed_query` and `embed_document`: the `token_vectors` of each text, float32 [B, T, V], where zeros
+are no tokens. The score of a query and a document is the sum over the vectors of the query of the
+largest product with one of the document.
 
 An ELMo without a head, or with a layer mix, has the signatures of its module of TensorFlow Hub:
 
@@ -26,7 +29,7 @@ text begins with a fresh state. With `carry`, text b goes on from the state of i
 one more output, the `state` for the next call. ELMo's release keeps this state in the graph.
 
 Shapes: B batch, T tokens or words of the longest text in the batch, C classes or cells, D hidden,
-P projection, L layers.
+P projection, L layers, V size of the vector of a token.
 """
 
 import functools
@@ -36,7 +39,9 @@ from typing import Any
 import tensorflow as tf
 
 from official.config.heads import MultiLabelConfig
+from official.config.late_interaction import LateInteractionConfig
 from official.modeling.layers.kernels import accurate
+from official.modeling.objectives import late_interaction
 from official.saving import text_vectors
 from official.serving.signatures import inputs
 from official.tokenizers.pair_packing import pack_texts, pack_words
@@ -79,9 +84,12 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "single": inputs.signature(of_texts, *inputs.texts("text")),
         "pair": inputs.signature(of_texts, *inputs.texts("text", "text_b")),
     }
+    late = context.model.objective(LateInteractionConfig.type)
     learned = text_vectors.head_of_texts(context.model)
+    if context.head is None and late is not None:
+        by_name |= _token_vectors(context, late)
     # An ELMo that has learned no vectors of texts has the output `default`.
-    if context.head is None and (learned or not context.config.encoder.mixes_layers):
+    elif context.head is None and (learned or not context.config.encoder.mixes_layers):
         by_name |= _embedding(context)
     # No ids stand for the characters of a word.
     if context.tokenizer.reads_words:
@@ -128,6 +136,31 @@ def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         "embed": inputs.signature(embed, *inputs.texts("text")),
         EMBED_TOKENS: inputs.of_ids(context, of_ids),
     }
+
+
+def _token_vectors(
+    context: inputs.ServingContext, head: late_interaction.Objective
+) -> dict[str, inputs.Signature]:
+    """Returns the signatures of the vectors of tokens of queries and of documents."""
+    layout = context.config.encoder.text_layout
+
+    def of_kind(kind: str) -> inputs.Signature:
+        before = head.config.prefixes[kind]
+        longest = head.config.lengths[kind] or context.max_length
+
+        def embed(text):
+            texts = before + text if before else text
+            length = min(longest, context.max_length)
+            batch = pack_texts([texts], context.tokenizer, length, layout)
+            rows = head.rows(batch, tf.fill(tf.shape(text), kind == "query"))
+            with context.weights.read():
+                states = context.model.encode(rows)["sequence_output"]
+                vectors = tf.cast(head.unit_vectors(states), tf.float32)
+            return {"token_vectors": vectors * tf.cast(rows["scored"], tf.float32)[..., None]}
+
+        return inputs.signature(embed, *inputs.texts("text"))
+
+    return {f"embed_{kind}": of_kind(kind) for kind in head.config.prefixes}
 
 
 def _head(

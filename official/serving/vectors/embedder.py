@@ -8,6 +8,7 @@ Shapes: B batch, T tokens of the longest text in it, K tokens of a text, D hidde
 """
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -18,7 +19,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from official.config.late_interaction import LateInteractionConfig
 from official.modeling.layers import kernels
+from official.modeling.objectives import late_interaction
 from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import named_arrays, served_model, text_vectors
 from official.saving.served_model import ServedModel
@@ -328,6 +331,69 @@ class Embedder:
                 )
         return [results[row] for row in range(len(sequences))]
 
+    @functools.cached_property
+    def late(self) -> late_interaction.Objective:
+        """The objective of the model that makes the vectors of tokens that are compared.
+
+        Raises:
+          UserError: the model has none.
+        """
+        if not self.has_late:
+            raise UserError(
+                "this model makes no vectors of tokens for a search: train it for the objective "
+                "late_interaction"
+            )
+        return self.model.objective(LateInteractionConfig.type)
+
+    @property
+    def has_late(self) -> bool:
+        """Whether the model has the objective `late_interaction`, by which texts are searched."""
+        return self.model.objective(LateInteractionConfig.type) is not None
+
+    def compared_tokens(
+        self,
+        texts: Sequence[str],
+        kind: str,
+        batch_size: int = 32,
+        report: Report | None = None,
+    ) -> list[np.ndarray]:
+        """Computes the vectors of tokens: see `loaded_model.LoadedModel.token_vectors`."""
+        head = self.late
+        if kind not in text_vectors.PROMPTS:
+            raise UserError(f"kind: {kind!r} is not one of {', '.join(text_vectors.PROMPTS)}")
+        served_model.check_texts(texts, batch_size)
+        own = head.config.lengths[kind]
+        limit = self.settings.max_length if kind == "document" else None
+        max_length = min(x for x in (own, limit, self.max_length) if x is not None)
+        before = head.config.prefixes[kind]
+        sequences = self.tokenizer.encode([before + text for text in texts])
+        graph = self._late_graph(kind, max_length)
+        results: dict[int, np.ndarray] = {}
+        progress = Progress(len(sequences), report, unit="texts")
+        for rows, outputs in self._batches(graph, sequences, batch_size, max_length):
+            for row, vectors, scored in zip(
+                rows, outputs["vectors"], outputs["scored"], strict=True
+            ):
+                results[row] = vectors[scored].astype(np.float32)
+            progress(len(rows))
+        return [results[row] for row in range(len(sequences))]
+
+    def _late_graph(self, kind: str, max_length: int) -> Callable[..., dict[str, tf.Tensor]]:
+        """Returns the function from tokens to `vectors` and `scored`, which is made once."""
+        head = self.late
+
+        def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            batch = pack([tokens], self.tokenizer, max_length, self._layout)
+            is_query = tf.fill([tf.shape(batch["token_ids"])[0]], kind == "query")
+            return {**head.rows(batch, is_query)}
+
+        def computed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            with kernels.using(gradients=False):
+                encoded = self.model.encode(batch)
+                return {"vectors": head.unit_vectors(encoded["sequence_output"])}
+
+        return self._function((kind, max_length), packed, computed, ("scored",))
+
     def _sequences(self, texts: list[str]) -> list[np.ndarray]:
         """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
         if not self.tokenizer.reads_words:
@@ -433,9 +499,6 @@ class Embedder:
         layers = self._num_layers
         pools = settings and (settings.pooling, settings.normalize, settings.size)
         key = (layer, max_length, pools, skipped)
-        if key in self._graphs:
-            return self._graphs[key]
-
         head = text_vectors.head_of(self.model)
 
         def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
@@ -458,8 +521,32 @@ class Embedder:
                 tensors["pooled_output"] = encoded["pooled_output"]
             return tensors if settings is None else self._vectors(tensors, settings, layer, skipped)
 
+        return self._function(key, packed, computed)
+
+    def _function(
+        self,
+        key: Hashable,
+        packed: Callable[[tf.RaggedTensor], dict[str, tf.Tensor]],
+        computed: Callable[[Mapping[str, tf.Tensor]], dict[str, tf.Tensor]],
+        kept: tuple[str, ...] = (),
+    ) -> Callable[..., dict[str, tf.Tensor]]:
+        """Returns the function from tokens to what is computed, which is made once.
+
+        Args:
+          key: what the function depends on.
+          packed: makes a batch of tokens.
+          computed: makes the outputs of a batch.
+          kept: the fields of the batch that are outputs, too.
+        """
+        if key in self._graphs:
+            return self._graphs[key]
+
+        def fields(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {name: batch[name] for name in kept}
+
         def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            return computed(packed(tokens))
+            batch = packed(tokens)
+            return computed(batch) | fields(batch)
 
         dtype = tf.string if self.tokenizer.reads_words else tf.int32
         spec = tf.RaggedTensorSpec([None, None], dtype)
@@ -469,7 +556,13 @@ class Embedder:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
             function = litert.Function(computed, variables, self._lite)
             rows = tf.function(packed, input_signature=[spec], autograph=False)
-            self._graphs[key] = lambda tokens, alone: function(rows(tokens))
+
+            def by_litert(tokens: tf.RaggedTensor, alone: bool) -> dict[str, tf.Tensor]:
+                del alone
+                batch = rows(tokens)
+                return function(batch) | fields(batch)
+
+            self._graphs[key] = by_litert
         return self._graphs[key]
 
 

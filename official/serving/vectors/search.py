@@ -8,10 +8,11 @@ Shapes: N documents, B documents of a block, D size of a vector.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from official.evaluation.max_sim import Vectors, max_sim
 from official.evaluation.nearest_vectors import Best, Found
 from official.saving import text_vectors
 from official.saving.text_vectors import EmbeddingSettings
@@ -26,6 +27,7 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
 TOP_K = 100
+TOKENS_BLOCK = 512  # documents of a block whose tokens have vectors
 
 
 def nearest(
@@ -65,19 +67,22 @@ def compared(
     batch_size: int = 32,
     report: Report | None = None,
     count: int | None = None,
-) -> tuple[Best, Iterator[np.ndarray]]:
-    """Returns an empty `Best`, and the vectors of the documents in blocks, float32 [B, D].
+) -> tuple[Best, Iterator[Vectors]]:
+    """Returns an empty `Best`, and the vectors of the documents in blocks.
 
     Arguments and errors are those of `nearest`, which adds all blocks.
     """
     check_top_k(top_k)
-    settings = settings_of(embedder)
-    best = Best(_encoded(embedder, queries, "query", batch_size), top_k, settings.similarity)
+    encoded: Callable[[Embedder, Sequence[str], str, int], Vectors] = _encoded
+    similarity, size = settings_of(embedder).similarity, BLOCK
+    if getattr(embedder, "has_late", False):
+        encoded, similarity, size = _tokens, embedder.late.config.similarity, TOKENS_BLOCK
+    best = Best(encoded(embedder, queries, "query", batch_size), top_k, similarity)
 
-    def vectors() -> Iterator[np.ndarray]:
+    def vectors() -> Iterator[Vectors]:
         progress = Progress(count, report, unit="documents")
-        for block in batched(documents, BLOCK):
-            yield _encoded(embedder, block, "document", batch_size)
+        for block in batched(documents, size):
+            yield encoded(embedder, block, "document", batch_size)
             progress(len(block))
 
     return best, vectors()
@@ -190,6 +195,43 @@ def settings_of(embedder: Embedder) -> EmbeddingSettings:
     """Returns the settings of the vectors that are compared."""
     settings = embedder.settings
     return settings.with_values(normalize=True) if settings.similarity == "cosine" else settings
+
+
+def pair_scores(
+    embedder: Embedder, queries: Sequence[str], documents: Sequence[str], batch_size: int = 32
+) -> np.ndarray:
+    """Returns the scores of pairs of texts by the vectors of their tokens: float32 [N].
+
+    The vectors of so many pairs as of documents of a block are in memory.
+
+    Args:
+      embedder: computes the vectors, of a model of the objective `late_interaction`.
+      queries: N texts.
+      documents: N texts.
+      batch_size: the number of texts in a batch.
+    """
+    mean = embedder.late.config.mean
+    scores = np.zeros(len(documents), np.float32)
+    for start in range(0, len(documents), TOKENS_BLOCK):
+        rows = slice(start, start + TOKENS_BLOCK)
+        found = []
+        for texts, kind in ((queries[rows], "query"), (documents[rows], "document")):
+            each = list(dict.fromkeys(texts))
+            found.append(dict(zip(each, _tokens(embedder, each, kind, batch_size), strict=True)))
+        pairs = zip(queries[rows], documents[rows], strict=True)
+        for number, (query, document) in enumerate(pairs, start):
+            scores[number] = max_sim([found[0][query]], [found[1][document]], mean)[0, 0]
+    return scores
+
+
+def _tokens(
+    embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int
+) -> list[np.ndarray]:
+    """Returns the vectors of the tokens of texts; a document without text has none."""
+    found = embedder.compared_tokens(texts, kind, batch_size)
+    if kind == "document":
+        found = [x if text.strip() else x[:0] for text, x in zip(texts, found, strict=True)]
+    return found
 
 
 def _encoded(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> np.ndarray:

@@ -1,10 +1,12 @@
 import re
+import string
 
 import numpy as np
 import pytest
 
 from official import config, tasks
 from official.config.heads import Mix, RankingConfig, TokenClassificationConfig
+from official.config.late_interaction import Expansion
 from official.config.sentence_embedding import SentenceEmbeddingConfig
 from tests import CONFIGS
 
@@ -23,6 +25,7 @@ OTHERS += [
     "qnli_ranking",
     "wnli",
     "sentence_embedding",
+    "late_interaction",
 ]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
@@ -301,6 +304,14 @@ def test_an_electra_that_answers_questions():
     assert (optimizer.learning_rate, optimizer.layer_decay) == (1e-4, 0.8)
     assert (optimizer.weight_decay, optimizer.epsilon) == (0, 1e-6)
     assert recipe.schedule.warmup_fraction == 0.1
+
+
+def test_late_interaction():
+    """ColBERT: 32 tokens of queries, 180 of documents without punctuation, vectors of 128."""
+    (objective,) = config.load(FOLDER / "late_interaction.yaml").objectives
+    assert (objective.size, objective.document_length, objective.scale) == (128, 180, 1)
+    assert objective.expansion == Expansion(32, "fixed", attend=False)
+    assert sorted(objective.skipped_words) == sorted(string.punctuation)
 
 
 def test_sentence_embedding():

@@ -24,7 +24,7 @@ def test_cosines_and_the_metrics_of_scores():
     vectors, scores = rng.normal(size=(40, 2, 5)), rng.random(40)
     vectors[3, 1] = 0  # has no direction
     expected = [0.0 if not b.any() else unit(a) @ unit(b) for a, b in vectors]
-    found = embeddings.cosines(vectors)
+    found = embeddings.similarities(vectors)
     assert found.dtype == np.float32 and found.shape == (40, 1)
     np.testing.assert_allclose(found[:, 0], expected, atol=1e-6)
     computed = embeddings.compute(["spearman", "pearson"], vectors, np.zeros((40, 2), int), scores)
@@ -44,6 +44,29 @@ def test_cosines_and_the_metrics_of_scores():
     assert embeddings.compute(["average_precision"], vectors, nothing[:, None], nothing) == {
         "average_precision": 0.0
     }
+
+
+def test_vectors_of_tokens_are_compared_by_their_best_products():
+    """Zeros are no tokens; the scores of a query and its document are those of a loop."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(12, 3, 5, 4)).astype(np.float32)
+    vectors *= (np.arange(5) < rng.integers(1, 6, (12, 3, 1)))[..., None]
+
+    def score(query, document):
+        query, document = (x[x.any(axis=-1)] for x in (query, document))
+        return (query @ document.T).max(axis=1).mean()
+
+    expected = np.array([[score(x[0], other) for other in x[1:]] for x in vectors])
+    found = embeddings.similarities(vectors, "mean_max_sim")
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    hashes = np.arange(36).reshape(12, 3)
+    scores = np.array(
+        [[score(x[0], other) for c in (1, 2) for other in vectors[:, c]] for x in vectors]
+    )
+    ranks = 1 + np.sum(scores > np.diagonal(scores)[:, None], axis=1)
+    computed = embeddings.compute(["accuracy", "mrr"], vectors, hashes, None, "mean_max_sim")
+    assert computed["mrr"] == pytest.approx(np.mean(1 / ranks)) and computed["mrr"] < 1
+    assert computed["accuracy"] == np.mean(ranks == 1)
 
 
 def slow_ranks(vectors, hashes):
@@ -110,7 +133,7 @@ def test_the_cosines_of_a_file(tmp_path, suffix):
     vectors = np.random.default_rng(0).normal(size=(3, 3, 4)).astype(np.float32)
     scorer.check_output(path)
     scorer.write({"row": np.array([4, 0, 2]), "vectors": vectors}, path)
-    expected = embeddings.cosines(vectors)
+    expected = embeddings.similarities(vectors)
     if suffix == ".tsv":
         header, *lines = (line.split("\t") for line in path.read_text().splitlines())
         assert header == ["row", "cosine", "cosine_2"]
@@ -125,9 +148,9 @@ def test_files_that_cannot_be_written(tmp_path):
     class Alone(Source):
         split = "train"
 
-    with pytest.raises(UserError, match="no objective sentence_embedding: its objectives are none"):
+    with pytest.raises(UserError, match="no objective sentence_embedding or .*: its objectives"):
         embeddings.Scorer(dataclasses.replace(CONFIG, objectives=()), Source)
     with pytest.raises(UserError, match="out.csv"):
         embeddings.Scorer(CONFIG, Source).check_output(tmp_path / "out.csv")
-    with pytest.raises(UserError, match="texts alone, which have no cosine: --mode=embed writes"):
+    with pytest.raises(UserError, match="texts alone, which are not compared: --mode=embed"):
         embeddings.Scorer(CONFIG, Alone).check_output(tmp_path / "out.tsv")

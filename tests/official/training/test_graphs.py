@@ -39,6 +39,7 @@ from official.config.heads import (
     SpanAnswerConfig,
     TokenClassificationConfig,
 )
+from official.config.late_interaction import Expansion, LateInteractionConfig, TokenIds
 from official.config.objectives import (
     AllTokensLMConfig,
     BidirectionalLMConfig,
@@ -106,6 +107,11 @@ SEQUENCES = (
 )
 VECTORS = SentenceEmbeddingConfig(
     pooling="mean,max,last", symmetric=True, sizes=(2, 4), projection=Projection(size=4)
+)
+LATE = LateInteractionConfig(
+    size=4,
+    expansion=Expansion(9),
+    ids=TokenIds((3,), (4, 5), expansion=6, skipped=(7, 8)),
 )
 HEADS = (
     ClassificationConfig(num_labels=3, bilstm=4),
@@ -202,6 +208,8 @@ CASES = {
         (RankingConfig(loss="lambda", k=1), DistillationConfig(**OUTPUTS)),
         ("sequences",),
     ),
+    "late_interaction": Case(BERT, (LATE,), ("sequences",)),
+    "t5_late_interaction": Case(T5, (dataclasses.replace(LATE, mean=True),), ("sequences",)),
     "labels_and_translations": Case(
         BERT,
         (

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from official import config as configs
 from official.config.encoders import TransformerConfig
+from official.config.late_interaction import Expansion, LateInteractionConfig, TokenIds
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.data import ShardDataset
 from official.distribution import numerics, strategies
@@ -31,6 +32,7 @@ CASES = {
     "hard_negatives": ({"symmetric": True, "hard_negative_weight": 0.3}, 3),
     "text_alone": ({"pooling": "first", "projection": Projection(keep=False)}, 1),
     "ordered": ({"loss": "cosent", "sizes": (4, 8), "scale": 5.0}, 2),
+    "tokens": ({"size": 3, "ids": TokenIds((2,), (3,), 4, (6, 7)), "expansion": Expansion(8)}, 3),
 }
 
 
@@ -56,9 +58,14 @@ def batches(count):
         }
 
 
+def objective_of(options):
+    kind = LateInteractionConfig if "ids" in options else SentenceEmbeddingConfig
+    return kind(**options)
+
+
 def train(strategy, options, count, jit_compile=False):
     """The variables after some steps, and the statistics and norms of the steps."""
-    objective = SentenceEmbeddingConfig(**options)
+    objective = objective_of(options)
     config = configs.Config("x", encoder=ENCODER, objectives=(objective,), recipe=RECIPE)
     resolved = configs.ResolvedConfig.of(config)
     model = strategies.build_model(resolved, strategy)
@@ -87,20 +94,21 @@ def assert_same(result, expected):
         np.testing.assert_allclose(result[0][path], value, rtol=1e-7, atol=1e-9, err_msg=path)
 
 
-def test_cached_vectors_have_the_plain_gradient(float64):
+@pytest.mark.parametrize("name", ["hard_negatives", "tokens"])
+def test_cached_vectors_have_the_plain_gradient(float64, name):
     one = tf.distribute.get_strategy()
-    options, count = CASES["hard_negatives"]
+    options, count = CASES[name]
     plain = train(one, options, count)
     start = strategies.build_model(
         configs.ResolvedConfig.of(
-            configs.Config("x", encoder=ENCODER, objectives=(SentenceEmbeddingConfig(**options),))
+            configs.Config("x", encoder=ENCODER, objectives=(objective_of(options),))
         ),
         one,
     )
     moved = plain[0]["encoder/layer_0/attention/query_key_value/kernel"]
     before = start.variables_by_path()["encoder/layer_0/attention/query_key_value/kernel"]
     assert np.abs(moved - before.numpy()).max() > 0.01
-    assert plain[2].statistics.names[0] == "loss/sentence_embedding"
+    assert plain[2].statistics.names[0] == f"loss/{objective_of(options).type}"
     assert_same(train(one, {**options, "cached_rows": 2}, count), plain)
 
 

@@ -194,6 +194,36 @@ def test_triples_with_the_margins_of_a_teacher(tmp_path):
         build(tmp_path, task, words, "words")
 
 
+def test_rows_with_the_scores_of_a_teacher(tmp_path):
+    """Lists in JSON Lines, and numbers with blanks in a table; one for each text but the first."""
+    path = jsonl(
+        tmp_path / "t.jsonl",
+        {"q": "ba", "p": "be", "n": ["bi", "bo"], "s": [7.5, -1, 0.25]},
+        {"q": "ba", "p": "be", "n": ["bi", "bu"], "s": [7.5, -1]},
+        {"q": "bo", "p": "be", "n": ["bu", "ba"], "s": ["3", 2, 1]},
+    )
+    options = "--task=embedding --text_column=q --text_pair_column=p --negative_columns=n"
+    task, _ = planned(*options.split(), "--teacher_scores_column=s", f"--train_file={path}")
+    assert task.form == "teacher_scores" and task.metrics == ("accuracy", "mrr")
+    built = build(tmp_path, task, path, skip_bad_rows=True)
+    assert built.totals.skipped == {"wrong number of scores": 1}
+    assert [texts for _, texts, _ in read(tmp_path / "out", built)] == [
+        ["ba", "be", "bi", "bo"], ["bo", "be", "bu", "ba"]
+    ]  # fmt: skip
+    found = examples(tmp_path / "out", "train", built)["teacher_scores"]
+    assert [list(row) for row in found] == [[7.5, -1, 0.25], [3, 2, 1]]
+    with pytest.raises(UserError, match="line 2: 2 scores of a teacher for 3 texts: give"):
+        build(tmp_path, task, path, "strict")
+    header = "q", "p", "n", "s"
+    table = tsv(tmp_path / "t.tsv", ("ba", "be", "bi", "1e3 -2"), header=header)
+    built = build(tmp_path, task, table, "table")
+    (row,) = examples(tmp_path / "table", "train", built)["teacher_scores"]
+    assert list(row) == [1000, -2]
+    words = tsv(tmp_path / "w.tsv", ("ba", "be", "bi", "1 high"), header=header)
+    with pytest.raises(UserError, match="'1 high' in column 's' is not a number"):
+        build(tmp_path, task, words, "words")
+
+
 def test_pairs_and_triples_of_entailment(tmp_path):
     task = tasks.generic("classification", "a", "b", "c")
     path = tsv(tmp_path / "t.tsv", *NLI)
@@ -281,7 +311,16 @@ def test_forms_that_a_task_cannot_have(task, form, message):
         (
             "--task=embedding --text_column=a --text_pair_column=b --negative_columns=c "
             "--label_column=d --score_range=0,5",
-            "--score_range: margins of a teacher are taken as they are",
+            "--score_range: numbers of a teacher are taken as they are",
+        ),
+        (
+            "--task=embedding --text_column=a --text_pair_column=b --teacher_scores_column=c",
+            "--teacher_scores_column needs texts that do not suit the query: name them",
+        ),
+        (
+            "--task=embedding --text_column=a --text_pair_column=b --negative_columns=c "
+            "--label_column=d --teacher_scores_column=e",
+            "--label_column is not for --teacher_scores_column",
         ),
         ("--task=sst2 --embed_as=labels", "--embed_as=labels is for pairs of texts with labels"),
         ("--task=embedding --text_column=a --text_pair_column=a", "column 'a' is given twice"),

@@ -27,6 +27,14 @@ FLAGS = (
         "of texts too",
     ),
     Flag(
+        "teacher_scores_column",
+        str,
+        None,
+        "embedding: column of the scores of a teacher, such as a cross-encoder: for the query and "
+        "the second text, and for the query and each negative; in JSON Lines a list, in other "
+        "files numbers with blanks between them",
+    ),
+    Flag(
         "score_range",
         list,
         None,
@@ -62,13 +70,16 @@ def plan(options: flags.FlagValues) -> Task:
             "--labels is not for --task=embedding: for texts with labels use "
             "--task=classification with --embed_as"
         )
+    taught = options.teacher_scores_column
+    if taught and options.label_column:
+        raise UserError("--label_column is not for --teacher_scores_column: remove one of them")
+    label = taught or options.label_column
     return embeddings.of_columns(
-        Columns(
-            options.text_column, options.text_pair_column, options.label_column, options.header
-        ),
+        Columns(options.text_column, options.text_pair_column, label, options.header),
         options.negative_columns or (),
         score_range(options),
         options.metrics or (),
+        taught=bool(taught),
     )
 
 

@@ -1,0 +1,147 @@
+"""Vectors of tokens of a model folder: as in training, in searches, in reranking and in exports."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import official
+from official import config as configs
+from official.config.late_interaction import Expansion, LateInteractionConfig
+from official.conversion import converted_model, huggingface
+from official.evaluation import max_sim
+from official.modeling.model import Model
+from official.saving import model_folder
+from official.serving import reranking
+from official.serving.export import saved_model
+from official.serving.signatures import table
+from official.serving.vectors import search
+from official.tasks import trec
+from official.tokenizers.pair_packing import pack_texts
+from official.utils.errors import UserError
+from tests import GOLDEN
+
+CLOSE = dict(rtol=0, atol=1e-5)
+TEXTS = ["The cat sat on a mat.", "", "dog " * 30, "a cat and a dog", "the tree ."]
+QUERIES = ["a cat", "the dog ran on the mat and on"]
+OBJECTIVE = LateInteractionConfig(
+    size=5, query_prefix="a dog ", document_prefix="the ", document_length=9,
+    expansion=Expansion(8), skipped_words=(".", "mat", "nothing"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A model folder, and the vectors that its training compares of queries and documents."""
+    folder = tmp_path_factory.mktemp("late") / "model"
+    bare = huggingface.read(GOLDEN / "hf_files" / "bare")
+    objective = OBJECTIVE.for_tokenizer(bare.tokenizer)
+    assert len(objective.ids.query_prefix) == 2 and len(objective.ids.skipped) == 2
+    config = configs.ResolvedConfig.of(bare.config, objectives=(objective,))
+    model = Model(config)
+    for path, variable in model.variables_by_path().items():
+        draw = np.random.default_rng(1).normal(0, 0.5, variable.shape)
+        variable.assign(bare.variables.get(path, draw))
+    variables = {path: np.asarray(v) for path, v in model.variables_by_path().items()}
+    model_folder.write_new(config, bare.tokenizer, variables, folder)
+    length = model_folder.ModelFolder.open(folder).max_length
+    texts = [tf.constant([QUERIES[i % 2], text]) for i, text in enumerate(TEXTS)]
+    rows = [pack_texts([each], bare.tokenizer, length, pad=True) for each in texts]
+    batch = {name: tf.stack([row[name] for row in rows]) for name in rows[0]}
+    ready = model.prepare({**batch, "example_weights": tf.ones(len(TEXTS))})
+    found = model.predictions(ready, model.encode_as_read(ready))["token_vectors"].numpy()
+    return folder, found
+
+
+def test_vectors_are_those_of_the_training(made):
+    folder, expected = made
+    loaded = official.load(folder)
+    queries = loaded.token_vectors(QUERIES, "query")
+    assert [x.shape for x in queries] == [(8, 5)] * 2
+    documents = loaded.token_vectors(TEXTS)
+    assert len(documents[2]) == 9 and documents[2].dtype == np.float32
+    parts, kind, default = saved_model.restore(folder)
+    signatures = table.make(parts, kind, default)[1]
+    assert "embed" not in signatures
+    for texts, found, rows, name in (
+        (QUERIES, queries, expected[:2, 0], "embed_query"),
+        (TEXTS, documents, expected[:, 1], "embed_document"),
+    ):
+        exported = signatures[name](tf.constant(texts))["token_vectors"].numpy()
+        for mine, row, other in zip(found, rows, exported, strict=True):
+            np.testing.assert_allclose(mine, row[row.any(axis=-1)], **CLOSE)
+            np.testing.assert_allclose(mine, other[other.any(axis=-1)], **CLOSE)
+            np.testing.assert_allclose(np.linalg.norm(mine, axis=1), 1, atol=1e-5)
+
+
+def test_a_search_compares_all_tokens(made, tmp_path):
+    model = official.load(made[0])
+    asked, given = model.token_vectors(QUERIES, "query"), model.token_vectors(TEXTS)
+    expected = np.array([[(q @ d.T).max(axis=1).sum() for d in given] for q in asked])
+    expected[:, 1] = -np.inf  # an empty text is no match
+    numbers, scores = model.search(QUERIES, TEXTS, top_k=4)
+    np.testing.assert_array_equal(numbers, np.argsort(-expected, axis=1)[:, :4])
+    np.testing.assert_allclose(scores, np.sort(expected, axis=1)[:, :0:-1], rtol=1e-5)
+    pairs = model.rank([*QUERIES, QUERIES[0]], [TEXTS[0], TEXTS[3], TEXTS[4]])
+    np.testing.assert_allclose(pairs, expected[[0, 1, 0], [0, 3, 4]], rtol=1e-5)
+    alone = np.maximum(expected[0], max_sim.EMPTY)
+    np.testing.assert_allclose(model.rank(QUERIES[0], TEXTS), alone, rtol=1e-5)
+    # From files to a run, and the best of a run anew.
+    names = [f"d{i}" for i in range(5)]
+    lines = [f"{name}\t{text}\n" for name, text in zip(names, TEXTS, strict=True) if text]
+    (tmp_path / "documents.tsv").write_text("".join(lines))
+    queries = {"q0": QUERIES[0], "q1": QUERIES[1]}
+    file, output = tmp_path / "documents.tsv", tmp_path / "x.run"
+    search.write(model.embedder, queries, file, output, 3, "x")
+    run = trec.read_run(output)
+    for row, query in enumerate(queries):
+        best = [names[i] for i in np.argsort(-expected[row])[:3]]
+        assert list(run[query]) == best
+    given = {"q0": {"d3": 1.0, "d4": 2.0}, "q1": {"d0": 1.0}}
+    reranking.write(model, queries, file, given, tmp_path / "y.run", 3, "x")
+    again = trec.read_run(tmp_path / "y.run")
+    assert {q: set(found) for q, found in again.items()} == {"q0": {"d3", "d4"}, "q1": {"d0"}}
+    assert again["q0"]["d4"] == pytest.approx(expected[0, 4], rel=1e-5)
+
+
+def test_documents_have_fewer_vectors():
+    """The figures are those of sentence-transformers' HierarchicalTokenPooling."""
+    x = np.array([(1, 0), (0, 1), (0.1, 1), (1, 0.1), (-1, 0)], np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    expected = [(1, 0), (0.4631436, 0.8862833), (-1, 0)]
+    np.testing.assert_allclose(max_sim.pooled(x, 2), expected, atol=1e-6)
+    np.testing.assert_allclose(max_sim.pooled(x, 4), [(1, 0), (0.0450909, 0.9989828)], atol=1e-6)
+    assert np.array_equal(max_sim.pooled(x, 1), x)
+    assert max_sim.pooled(x[:1], 3).tolist() == [[1, 0]]
+
+
+def test_scores_in_blocks_are_those_of_a_loop(monkeypatch):
+    monkeypatch.setattr(max_sim, "_PRODUCTS", 256 * 20)
+    draw = np.random.default_rng(0)
+    queries, documents = (
+        [draw.normal(size=(n, 3)).astype(np.float32) for n in draw.integers(0, 40, count)]
+        for count in (30, 50)
+    )
+    queries[4], documents[7] = queries[4][:0], documents[7][:0]
+    for mean in (False, True):
+        found = max_sim.max_sim(queries, documents, mean)
+        for (i, j), score in np.ndenumerate(found):
+            q, d = queries[i], documents[j]
+            best = (q @ d.T).max(axis=1) if len(d) else None
+            total = max_sim.EMPTY if best is None else best.sum()
+            if best is not None and mean:
+                total /= max(len(q), 1)
+            assert score == pytest.approx(total, abs=1e-4)
+
+
+def test_what_is_refused(made, tmp_path):
+    model = official.load(made[0])
+    with pytest.raises(UserError, match="kind: 'passage' is not one of query, document"):
+        model.token_vectors(["a"], "passage")
+    with pytest.raises(UserError, match="pool_factor: 0.5 is less than 1"):
+        model.token_vectors(["a"], pool_factor=0.5)
+    converted_model.write(huggingface.read(GOLDEN / "hf_files" / "bare"), tmp_path / "bare")
+    bare = official.load(tmp_path / "bare")
+    with pytest.raises(UserError, match="makes no vectors of tokens for a search: train it for"):
+        bare.token_vectors(["a"])
+    with pytest.raises(UserError, match="rank: this model has no objective ranking"):
+        bare.rank("a", ["b"])

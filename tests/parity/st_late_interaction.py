@@ -1,0 +1,197 @@
+"""Late interaction of sentence-transformers; `test_late_interaction_parity.py` starts it.
+
+    python st_late_interaction.py losses IN.npz OUT.npz
+    python st_late_interaction.py train TEXTS.json FOLDER
+
+`losses`: IN has `cases` in JSON, {name: options of the objective}, and of each case the states of
+tokens `states/NAME` [B, C, T, D], where they are real, `real/NAME` [B, C, T], where queries are
+expanded, `expanded/NAME` [B, T], the `kernel/NAME` [D, V] of the projection, and the scores of a
+teacher, `teacher/NAME` [B, C - 1]. OUT has the `loss`, a mean over the examples, and its
+`gradient` with respect to the states.
+
+`train`: a random BERT learns from the TEXTS of queries, documents and negatives, [steps, 3, B].
+FOLDER gets `bert/`, `after/` and `out.npz` with the `losses`, and the `first` and the last `kernel`
+of the projection.
+"""
+
+import json
+import shutil
+import string
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from sentence_transformers import MultiVectorEncoder
+from sentence_transformers.base.modules import Dense, Normalize, Transformer
+from sentence_transformers.multi_vector_encoder import losses, scoring
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+EPSILON, RATE = 1e-4, 1e-3
+MARKERS = "[Q] ", "[D] "
+WORDS = [
+    "the",
+    "cat",
+    "dog",
+    "sat",
+    "on",
+    "a",
+    "mat",
+    "ran",
+    "far",
+    "##s",
+    "##x",
+    ".",
+    ",",
+    "!",
+    "?",
+]
+
+
+class States(torch.nn.Module):
+    """In place of an encoder: the states of the rows that `input_ids` numbers."""
+
+    def __init__(self, states):
+        super().__init__()
+        self.states = states  # [N, T, D]
+
+    def forward(self, features):
+        ids = features["input_ids"]  # the number of the row, at each position
+        return {**features, "token_embeddings": self.states[ids[:, 0], : ids.shape[1]]}
+
+
+class Model(torch.nn.Module):
+    """What a loss asks of a MultiVectorEncoder."""
+
+    device = "cpu"
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, features, task=None):
+        for part in self.parts:
+            known = {"task": task} if isinstance(part, MultiVectorMask) else {}
+            features = part(dict(features), **known)
+        return features
+
+
+def dense(kernel):
+    """The projection [D, V]."""
+    tokens = "token_embeddings"
+    made = Dense(
+        *kernel.shape, bias=False, activation_function=torch.nn.Identity(), module_input_name=tokens
+    )
+    made.linear.weight.data = torch.tensor(kernel.T)
+    return made
+
+
+def loss_of(model, options):
+    kind = options.get("loss", "multiple_negatives")
+    mean = "mean_" if options.get("mean") else ""
+    if kind == "distillation":
+        score = getattr(scoring, f"{mean}colbert_kd_scores")
+        return losses.MultiVectorDistillKLDivLoss(
+            model, similarity_fct=score, temperature=options.get("temperature", 1.0)
+        )
+    if kind == "margin_mse":
+        score = getattr(scoring, f"{mean}colbert_scores_pairwise")
+        return losses.MultiVectorMarginMSELoss(model, similarity_fct=score)
+    how = {
+        "similarity_fct": getattr(scoring, f"{mean}colbert_scores"),
+        "scale": options.get("scale", 1.0),
+    }
+    if rows := options.get("cached_rows"):
+        return losses.CachedMultiVectorMultipleNegativesRankingLoss(
+            model, mini_batch_size=rows, **how
+        )
+    return losses.MultiVectorMultipleNegativesRankingLoss(model, **how)
+
+
+def compute_losses(given, output):
+    arrays, results = dict(np.load(given)), {}
+    for name, options in json.loads(str(arrays["cases"])).items():
+        states = torch.tensor(arrays[f"states/{name}"], requires_grad=True)
+        real = torch.tensor(arrays[f"real/{name}"]).long()
+        rows = torch.arange(real.shape[0] * real.shape[1]).reshape(real.shape[:2])
+        features = [
+            {
+                "input_ids": rows[:, c, None].expand(-1, real.shape[2]),
+                "attention_mask": real[:, c],
+                "task": "document" if c else "query",
+            }
+            for c in range(real.shape[1])
+        ]
+        features[0]["query_expansion_positions"] = torch.tensor(arrays[f"expanded/{name}"])
+        parts = [States(states.flatten(0, 1)), dense(arrays[f"kernel/{name}"])]
+        model = Model(*parts, MultiVectorMask(), Normalize("token_embeddings"))
+        loss = loss_of(model, options)
+        value = loss(features, torch.tensor(arrays[f"teacher/{name}"]))
+        value.backward()
+        results[f"loss/{name}"] = value.detach().numpy()
+        results[f"gradient/{name}"] = states.grad.numpy()
+    np.savez(output, **results)
+
+
+def make(folder):
+    """A MultiVectorEncoder of odd sizes with random weights, whose BERT is in `folder`."""
+    torch.manual_seed(0)
+    folder.mkdir(parents=True)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=19)
+    tokenizer.add_tokens(list(MARKERS))
+    config = transformers.BertConfig(
+        vocab_size=len(tokenizer), hidden_size=15, num_hidden_layers=2, num_attention_heads=3,
+        intermediate_size=21, max_position_embeddings=19, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, initializer_range=0.3,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    transformer = Transformer(
+        str(folder), query_expansion={"strategy": "fixed", "length": 9}, document_length=13
+    )
+    kernel = np.random.default_rng(1).normal(0, 0.3, (15, 7)).astype(np.float32)
+    mask = MultiVectorMask(list(string.punctuation), skiplist_tasks="document")
+    parts = [transformer, dense(kernel), mask, Normalize("token_embeddings")]
+    prompts = dict(zip(("query", "document"), MARKERS, strict=True))
+    return MultiVectorEncoder(modules=parts, prompts=prompts, device="cpu"), kernel
+
+
+def train(texts, folder):
+    folder = Path(folder)
+    model, kernel = make(folder / "bert")
+    model.double()
+    model.train()
+    loss = losses.MultiVectorMultipleNegativesRankingLoss(model)
+    moments = [
+        (p, torch.zeros_like(p), torch.zeros_like(p)) for p in model.parameters() if p.requires_grad
+    ]
+    values = []
+    for columns in json.loads(Path(texts).read_text()):
+        features = []
+        for task, column in zip(("query", "document", "document"), columns, strict=True):
+            prompt = model.prompts[task]
+            features.append({**model.preprocess(column, prompt=prompt, task=task), "task": task})
+        value = loss(features)
+        model.zero_grad()
+        value.backward()
+        values.append(value.item())
+        with torch.no_grad():  # Adam as in BERT's release
+            for parameter, first, second in moments:
+                if (slope := parameter.grad) is None:  # of the pooler
+                    continue
+                first.mul_(0.9).add_(slope, alpha=0.1)
+                second.mul_(0.999).addcmul_(slope, slope, value=0.001)
+                parameter.sub_(RATE * first / (second.sqrt() + EPSILON))
+    after = folder / "after"
+    shutil.copytree(folder / "bert", after)
+    model[0].model.float().save_pretrained(after)
+    kernels = {"first": kernel, "kernel": model[1].linear.weight.detach().numpy().T}
+    np.savez(folder / "out.npz", losses=values, **kernels)
+
+
+if __name__ == "__main__":
+    mode, *paths = sys.argv[1:]
+    {"losses": compute_losses, "train": train}[mode](*paths)
