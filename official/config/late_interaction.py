@@ -172,28 +172,36 @@ class LateInteractionConfig(ObjectiveConfig):
 
     @override
     def for_tokenizer(self, tokenizer: Any) -> "LateInteractionConfig":
+        for key, text in (
+            ("query_prefix", self.query_prefix),
+            ("document_prefix", self.document_prefix),
+        ):
+            alone, trial, both = (
+                each.tolist() for each in tokenizer.encode([text, _TRIAL, text + _TRIAL])
+            )
+            if alone + trial != both:
+                raise UserError(
+                    f"{self.type}.{key}: {text!r}: the tokenizer joins it and the text that "
+                    "follows: let it end with a blank, or make it a token of the vocabulary "
+                    "(python -m official.commands.extend_vocabulary)"
+                )
+        return self.with_ids(tokenizer)
+
+    def with_ids(self, tokenizer: Any) -> "LateInteractionConfig":
+        """Returns the config with `ids`; a model that is not trained may join prefix and text.
+
+        Raises:
+          UserError: the tokenizer lacks the token that expands queries.
+        """
         numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}
+        query, document = tokenizer.encode([self.query_prefix, self.document_prefix])
         ids = TokenIds(
-            query_prefix=self._prefix("query_prefix", tokenizer),
-            document_prefix=self._prefix("document_prefix", tokenizer),
+            query_prefix=tuple(query.tolist()),
+            document_prefix=tuple(document.tolist()),
             expansion=self._expansion_id(tokenizer, numbers),
             skipped=tuple(numbers[word] for word in self.skipped_words if word in numbers),
         )
         return dataclasses.replace(self, ids=ids)
-
-    def _prefix(self, key: str, tokenizer: Any) -> tuple[int, ...]:
-        """Returns the ids of a prefix, which those of any text can follow."""
-        text = getattr(self, key)
-        alone, trial, both = (
-            each.tolist() for each in tokenizer.encode([text, _TRIAL, text + _TRIAL])
-        )
-        if alone + trial != both:
-            raise UserError(
-                f"{self.type}.{key}: {text!r}: the tokenizer joins it and the text that follows: "
-                "let it end with a blank, or make it a token of the vocabulary (python -m "
-                "official.commands.extend_vocabulary)"
-            )
-        return tuple(alone)
 
     def _expansion_id(self, tokenizer: Any, numbers: dict[str, int]) -> int | None:
         """Returns the id of the token that expands queries; None = none does."""

@@ -2,6 +2,8 @@
 
     python st_late_interaction.py losses IN.npz OUT.npz
     python st_late_interaction.py train TEXTS.json FOLDER
+    python st_late_interaction.py folders OUT
+    python st_late_interaction.py answer OUT
 
 `losses`: IN has `cases` in JSON, {name: options of the objective}, and of each case the states of
 tokens `states/NAME` [B, C, T, D], where they are real, `real/NAME` [B, C, T], where queries are
@@ -12,6 +14,9 @@ teacher, `teacher/NAME` [B, C - 1]. OUT has the `loss`, a mean over the examples
 `train`: a random BERT learns from the TEXTS of queries, documents and negatives, [steps, 3, B].
 FOLDER gets `bert/`, `after/` and `out.npz` with the `losses`, and the `first` and the last `kernel`
 of the projection.
+
+`folders` writes a folder for each case, and `answer`s with them: OUT/answers.json has the vectors
+of the `queries` and the `documents` of OUT/texts.json, and their scores.
 """
 
 import json
@@ -20,6 +25,8 @@ import string
 import sys
 from pathlib import Path
 
+import hf5_tokenizers
+import hf_way_back
 import numpy as np
 import torch
 import transformers
@@ -28,6 +35,22 @@ from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.multi_vector_encoder import losses, scoring
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
+SIZES = {
+    "hidden_size": 18, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 22,
+}  # fmt: skip
+# Folder: the system in `hf_way_back`, the side of padding, settings of Transformer and model.
+CASES = {
+    "roberta": (
+        "roberta",
+        "right",
+        {"query_expansion": {"strategy": "min", "attend": True, "length": 7}, "query_length": 11},
+        {"prompts": {"query": "in Spain: ", "document": "the sea. "}},
+    ),
+    "modernbert_left": (
+        "modernbert", "left", {"document_length": 9}, {"similarity_fn_name": "meanmaxsim"},
+    ),
+    "electra": ("electra", "right", {"query_length": 8}, {}),
+}  # fmt: skip
 EPSILON, RATE = 1e-4, 1e-3
 MARKERS = "[Q] ", "[D] "
 WORDS = [
@@ -192,6 +215,85 @@ def train(texts, folder):
     np.savez(folder / "out.npz", losses=values, **kernels)
 
 
+def write_folders(out):
+    """The systems, the side of padding and the settings differ from case to case."""
+    out = Path(out)
+    make(out / "old" / "own")[0].save_pretrained(str(out / "bert"))
+    sources = hf5_tokenizers.sources(out)
+    for seed, (name, (system, side, transformer, more)) in enumerate(CASES.items()):
+        classes, source, sizes = hf_way_back.MODELS[system]
+        kind, folder, settings = sources[source]
+        tokenizer = kind.from_pretrained(folder, **settings, model_max_length=24, padding_side=side)
+        sizes = {**sizes, **SIZES, "vocab_size": len(tokenizer)}
+        torch.manual_seed(seed)
+        cls = getattr(transformers, f"{classes}Model")
+        cls(cls.config_class(**sizes, pad_token_id=tokenizer.pad_token_id)).save_pretrained(
+            out / "old" / name
+        )
+        tokenizer.save_pretrained(out / "old" / name)
+        kernel = np.random.default_rng(seed).normal(0, 0.3, (18, 5)).astype(np.float32)
+        parts = [Transformer(str(out / "old" / name), **transformer), dense(kernel)]
+        parts += [MultiVectorMask([".", "?"] * (seed % 2)), Normalize("token_embeddings")]
+        model = MultiVectorEncoder(modules=parts, device="cpu", **more)
+        model.save_pretrained(str(out / name))
+    write_pylate(out / "bert", out / "pylate")
+    shutil.rmtree(out / "old")
+    answer(out)
+
+
+def write_pylate(source, output):
+    """The same model in the files of PyLate 1.6."""
+    shutil.copytree(source, output)
+    for name in ("2_MultiVectorMask", "3_Normalize"):
+        shutil.rmtree(output / name)
+    modules = [("", "sentence_transformers.models.Transformer")]
+    modules += [("1_Dense", "pylate.models.Dense.Dense")]
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": kind}
+        for i, (path, kind) in enumerate(modules)
+    ]
+    settings = {
+        "model_type": "ColBERT",
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": MARKERS[0],
+        "document_prefix": MARKERS[1],
+        "query_length": 9,
+        "document_length": 13,
+        "attend_to_expansion_tokens": False,
+        "do_query_expansion": True,
+        "skiplist_words": list(string.punctuation),
+    }
+    dense = json.loads((output / "1_Dense" / "config.json").read_text())
+    for file, value in {
+        "modules.json": listed,
+        "config_sentence_transformers.json": settings,
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
+        "1_Dense/config.json": {**dense, "use_residual": False},
+    }.items():
+        (output / file).write_text(json.dumps(value))
+
+
+def answer(out):
+    out = Path(out)
+    texts, answers = json.loads((out / "texts.json").read_text()), {}
+    for folder in sorted(path.parent for path in out.glob("*/modules.json")):
+        model = MultiVectorEncoder(str(folder), device="cpu")
+        queries = model.encode_query(texts["queries"], batch_size=3)
+        documents = model.encode_document(texts["documents"], batch_size=3)
+        answers[folder.name] = {
+            "queries": [each.tolist() for each in queries],
+            "documents": [each.tolist() for each in documents],
+            "scores": model.similarity(queries, documents).tolist(),
+        }
+    (out / "answers.json").write_text(json.dumps(answers))
+
+
 if __name__ == "__main__":
     mode, *paths = sys.argv[1:]
-    {"losses": compute_losses, "train": train}[mode](*paths)
+    modes = {
+        "losses": compute_losses,
+        "train": train,
+        "folders": write_folders,
+        "answer": answer,
+    }
+    modes[mode](*paths)

@@ -1,17 +1,19 @@
-"""The losses of late interaction, with gradients, and a training, against sentence-transformers.
+"""Losses of late interaction, a training and folders, against sentence-transformers.
 
 Shapes: B examples, C texts of an example, T tokens, D size of a state, V size of a vector.
 """
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import official
 from official import config as configs
 from official.config.late_interaction import Expansion, LateInteractionConfig, TokenIds
-from official.conversion import huggingface
+from official.conversion import converted_model, huggingface
 from official.distribution import numerics, strategies
 from official.modeling.objectives.late_interaction import Objective
 from official.tokenizers.pair_packing import pack
@@ -149,3 +151,66 @@ def test_a_training_is_that_of_sentence_transformers(hf5, tmp_path, float64):
     converted = huggingface.read(tmp_path / "after")
     for path, value in converted.variables.items():
         np.testing.assert_allclose(found[path], value, atol=1e-5, err_msg=path)
+
+
+QUERIES = [
+    "In Spain ?",
+    "The dogs ran to the river and to the sea , and the cat sat there .",
+    "sea",
+]
+DOCUMENTS = [
+    "The cat sat on the river .", "In Spain ?", "sea", "In Spain the river ran to the sea . " * 3,
+    "Dogs  ran\tto", "a mat , far far",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(hf5, tmp_path_factory):
+    """The parent of the folders, the answers to theirs, and our models of them."""
+    parent = tmp_path_factory.mktemp("folders")
+    for name in ("theirs", "back"):
+        (parent / name).mkdir()
+        texts = {"queries": QUERIES, "documents": DOCUMENTS}
+        (parent / name / "texts.json").write_text(json.dumps(texts))
+    hf5.run("st_late_interaction.py", "folders", parent / "theirs")
+    theirs = json.loads((parent / "theirs" / "answers.json").read_text())
+    for name in theirs:
+        converted_model.write(huggingface.read(parent / "theirs" / name), parent / name)
+    return parent, theirs, {name: official.load(parent / name) for name in theirs}
+
+
+def agree_with(model, right):
+    """Compares the vectors and scores of a model with an answer."""
+    queries = model.token_vectors(QUERIES, "query")
+    documents = model.token_vectors(DOCUMENTS)
+    for found, expected in ((queries, right["queries"]), (documents, right["documents"])):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+    numbers, scores = model.search(QUERIES, DOCUMENTS, top_k=len(DOCUMENTS))
+    np.testing.assert_allclose(
+        scores, np.take_along_axis(np.array(right["scores"]), numbers, 1), atol=1e-5
+    )
+    assert np.ptp(right["scores"]) > 0.02
+
+
+def test_folders_that_came_in_have_the_vectors_there(folders):
+    _, theirs, ours = folders
+    assert theirs.keys() == {"bert", "pylate", "roberta", "modernbert_left", "electra"}
+    for name, right in theirs.items():
+        agree_with(ours[name], right)
+    assert theirs["pylate"] == theirs["bert"]
+    assert [len(x) for x in theirs["bert"]["queries"]] == [9] * 3
+    bert, pylate = (ours[name].config.objectives[0] for name in ("bert", "pylate"))
+    assert dataclasses.replace(pylate, query_length=None) == bert
+
+
+def test_folders_that_went_out_have_the_vectors_here(hf5, folders):
+    parent, theirs, _ = folders
+    for name in theirs:
+        huggingface.write(parent / name, parent / "back" / name, "last")
+    hf5.run("st_late_interaction.py", "answer", parent / "back")
+    back = json.loads((parent / "back" / "answers.json").read_text())
+    for name, right in theirs.items():
+        np.testing.assert_allclose(back[name]["scores"], right["scores"], atol=1e-5)
+        for one, other in zip(back[name]["documents"], right["documents"], strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)

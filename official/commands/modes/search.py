@@ -101,7 +101,9 @@ def run(options: Values) -> None:
         known = reranking.write(model, queries, documents, found, *places)
     else:
         embedder = model.embedder
-        embedder.settings = mode.embedding_settings(options, model)
+        embedder.settings = embedder.settings.with_values(
+            options.pooling, options.normalize, options.max_length
+        )
         source = search.opened(embedder, options.vectors) if options.vectors else documents
         known = search.write(embedder, queries, source, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")

@@ -20,9 +20,16 @@ from official.utils.paths import AnyPath
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 TRANSFORMER = "sentence_bert_config.json"
+CARD = "README.md"
 # Versions before 1 write the name of the model's family into the name of the last file.
 _LENGTHS = "sentence_*_config.json"
 _TOKENIZER = "tokenizer_config.json"
+# What the network returns, and what the modules call it, by the task of the Transformer.
+_OUTPUTS = {
+    "feature-extraction": ("last_hidden_state", "token_embeddings"),
+    "sequence-classification": ("logits", "scores"),
+    "fill-mask": ("logits", "token_embeddings"),
+}
 DEFAULT_TYPE = "SentenceTransformer"  # folders of versions before 5 do not name the kind
 
 
@@ -50,7 +57,7 @@ class Folder:
 
     Attributes:
       path: the folder.
-      modules: its modules, in their order.
+      modules: its modules, in their order; empty = it has no `modules.json`.
       settings: the settings of the whole model; empty if there are none.
     """
 
@@ -74,26 +81,35 @@ class Folder:
         return str(self.path / SETTINGS)
 
     def place(self, name: str) -> AnyPath:
-        """Returns the folder of the first module of a class, which is in the chain."""
-        return next(module.path for module in self.modules if module.name == name)
+        """Returns the folder of the first module of a class; without one, that of all files."""
+        return next((module.path for module in self.modules if module.name == name), self.path)
+
+    def prompts(self) -> dict[str, str]:
+        """Returns the prompts by name.
+
+        Raises:
+          UserError: they are no texts.
+        """
+        given = self.settings.get("prompts")
+        return {**(strict.typed(Mapping[str, str] | None, given, "prompts", self.source) or {})}
 
     def transformer(self) -> tuple[Mapping[str, Any], str]:
         """Reads the settings of the Transformer, if there is one; returns them and their file."""
-        place = self.place("Transformer") if "Transformer" in self.chain else self.path
+        place = self.place("Transformer")
         files: list[AnyPath] = sorted(place.glob(_LENGTHS))
         return (optional(files[0]), str(files[0])) if files else ({}, str(place / TRANSFORMER))
 
 
-def read(path: AnyPath) -> Folder | None:
-    """Reads what a folder says of its modules; None = it is no folder of sentence-transformers.
+def read(path: AnyPath) -> Folder:
+    """Reads what a folder says of its modules, if it says anything.
 
     Raises:
       UserError: a file is damaged.
     """
     source = path / MODULES
-    if not source.is_file():
-        return None
-    listed = json_files.read(source, kind=list)
+    listed = json_files.read(source, kind=list) if source.is_file() else []
+    if source.is_file() and not listed:
+        raise UserError(f"{source}: there are no modules in it")
     modules = []
     for module in strict.typed(tuple[Mapping[str, Any], ...], listed, "modules", str(source)):
         kind, place = (
@@ -130,6 +146,31 @@ def write(
         (path / place).mkdir(exist_ok=True)
     for name, value in {MODULES: listed, TRANSFORMER: transformer, SETTINGS: settings}.items():
         write_json(path / name, value)
+
+
+def transformer(task: str) -> dict[str, Any]:
+    """Returns the settings of a Transformer as version 6 writes them, by its `transformer_task`."""
+    output, name = _OUTPUTS[task]
+    form = {"method": "forward", "method_output_name": output}
+    return {
+        "transformer_task": task,
+        "modality_config": {"text": form},
+        "module_output_name": name,
+    }
+
+
+def write_card(path: AnyPath, tags: Sequence[str], pipeline: str, text: str) -> None:
+    """Writes `README.md`.
+
+    Args:
+      path: the folder.
+      tags: its tags, beside that of the library.
+      pipeline: the task of the model in the words of Hugging Face.
+      text: what follows its front matter.
+    """
+    listed = "".join(f"- {tag}\n" for tag in ("sentence-transformers", *tags))
+    front = f"tags:\n{listed}pipeline_tag: {pipeline}\nlibrary_name: sentence-transformers\n"
+    (path / CARD).write_text(f"---\n{front}---\n\n{text}", "utf-8")
 
 
 def write_json(path: AnyPath, value: Any) -> None:

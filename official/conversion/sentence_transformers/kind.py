@@ -47,7 +47,7 @@ class Kind:
 
     def describes(self, folder: Folder) -> bool:
         """Returns whether a folder is of this kind; the first kind in the table that says so is."""
-        return folder.model_type == self.model_type
+        return bool(folder.modules) and folder.model_type == self.model_type
 
     def check(self, folder: Folder) -> None:
         """Refuses modules, and settings of the Transformer, that are not supported.

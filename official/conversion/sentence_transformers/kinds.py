@@ -6,13 +6,21 @@ A kind is a module beside this one, with a subclass of `kind.Kind`.
 from official.conversion.sentence_transformers import folder as folders
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import Kind
+from official.conversion.sentence_transformers.multi_vector_encoder import (
+    MultiVectorEncoder,
+    PyLate,
+)
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
 from official.saving.model_folder import ModelFolder
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 # The first kind that describes a folder, or that a model is of, is its kind.
-KINDS: tuple[Kind, ...] = (SentenceTransformer(),)
+KINDS: tuple[Kind, ...] = (
+    MultiVectorEncoder(),
+    PyLate(),
+    SentenceTransformer(),
+)
 
 
 def find(path: AnyPath) -> tuple[Folder, Kind] | None:
@@ -22,12 +30,12 @@ def find(path: AnyPath) -> tuple[Folder, Kind] | None:
       UserError: the kind or the chain of modules is not supported, or a file is damaged.
     """
     folder = folders.read(path)
-    if folder is None:
-        return None
     for kind in KINDS:
         if kind.describes(folder):
             kind.check(folder)
             return folder, kind
+    if not folder.modules:
+        return None
     known = ", ".join(dict.fromkeys(kind.model_type for kind in KINDS))
     raise UserError(f"{folder.source}: model_type: {folder.model_type!r}: known are {known}")
 

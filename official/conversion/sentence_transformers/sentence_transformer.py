@@ -8,18 +8,17 @@ evaluated and be a teacher. A Dense becomes the projection of this objective.
 Shapes: I input and O output of the Dense.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
-import safetensors.numpy
 from typing_extensions import override
 
 from official import config as configs
 from official.config.parts import EncoderConfig
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion.converted_model import Converted
+from official.conversion.sentence_transformers import dense
 from official.conversion.sentence_transformers import folder as folders
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import (
@@ -28,7 +27,6 @@ from official.conversion.sentence_transformers.kind import (
     with_objective,
     without,
 )
-from official.conversion.weight_files import SAFETENSORS, Weights
 from official.saving import text_vectors
 from official.saving.model_folder import ModelFolder
 from official.saving.text_vectors import EmbeddingSettings
@@ -57,15 +55,6 @@ _SWITCHES = {
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
-}
-# Activations of a Dense, and our names.
-_TORCH = "torch.nn.modules."
-_ACTIVATIONS = {
-    f"{_TORCH}linear.Identity": None,
-    f"{_TORCH}activation.Tanh": "tanh",
-    f"{_TORCH}activation.GELU": "gelu",
-    f"{_TORCH}activation.ReLU": "relu",
-    f"{_TORCH}activation.SiLU": "silu",
 }
 _VARIABLES = f"{SentenceEmbeddingConfig.type}/projection/"
 
@@ -125,8 +114,7 @@ def _settings(folder: Folder, converted: Converted) -> EmbeddingSettings:
     """
     poolings, include_prompt = _pooling(folder.place("Pooling") / "config.json")
     general, source = folder.settings, folder.source
-    hint = Mapping[str, str] | None
-    prompts = strict.typed(hint, general.get("prompts"), "prompts", source) or {}
+    prompts = folder.prompts()
     if any(prompts.values()):
         # sentence-transformers puts these two first, and they are empty if no file has them:
         # `passage` and the default prompt are never put before the documents of a search.
@@ -164,27 +152,8 @@ def _objective(
     )
     if "Dense" not in folder.chain:
         return pooled, {}
-    path = folder.place("Dense")
-    config, source = json_files.read(path / "config.json"), str(path / "config.json")
-    name = config.get("activation_function", f"{_TORCH}activation.Tanh")
-    if name not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise UserError(f"{source}: activation_function: {name!r}: expected one of {known}")
-    sizes = [
-        strict.typed(int, config.get(key), key, source) for key in ("out_features", "in_features")
-    ]
-    bias = strict.typed(bool, config.get("bias", True), "bias", source)
-    shapes = {"weight": tuple(sizes), **({"bias": (sizes[0],)} if bias else {})}
-    with contextlib.closing(Weights(path)) as weights:
-        tensors = {}
-        for kind, shape in shapes.items():
-            tensor = f"linear.{kind}"
-            if tensor not in weights or weights[tensor].shape != shape:
-                raise UserError(f"{weights.source}: {tensor}: missing, or not of the shape {shape}")
-            tensors[kind] = weights[tensor].astype(np.float32)
-    variables = {f"{_VARIABLES}kernel": tensors["weight"].T}
-    variables |= {f"{_VARIABLES}bias": tensors["bias"]} if bias else {}
-    projection = Projection(size=sizes[0], activation=_ACTIVATIONS[name], bias=bias)
+    projection, arrays = dense.read(folder.place("Dense"))
+    variables = {f"{_VARIABLES}{name}": array for name, array in arrays.items()}
     return dataclasses.replace(pooled, projection=projection), variables
 
 
@@ -235,7 +204,9 @@ def write(
     folders.write(folder, modules, general, transformer)
     folders.write_json(folder / _POOLING / "config.json", pooling)
     if learned is not None:
-        _write_dense(learned, variables or {}, folder / _DENSE)
+        names = ("kernel", "bias") if learned.bias else ("kernel",)
+        arrays = {name: (variables or {})[f"{_VARIABLES}{name}"] for name in names}
+        dense.write(folder / _DENSE, learned.activation, arrays)
 
 
 def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
@@ -246,28 +217,6 @@ def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
             kind: settings.prompt(text_vectors.prompt_of(kind, settings)) for kind in _KINDS
         }
     return prompts
-
-
-def _write_dense(learned: Projection, variables: Mapping[str, np.ndarray], folder: AnyPath) -> None:
-    """Writes the files of a Dense."""
-    names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
-    if learned.activation not in names:
-        raise UserError(
-            f"objectives: projection.activation: {learned.activation}: sentence-transformers has "
-            "no such activation"
-        )
-    weight = variables[f"{_VARIABLES}kernel"].T  # [O, I]
-    tensors = {"linear.weight": np.ascontiguousarray(weight)}
-    if learned.bias:
-        tensors["linear.bias"] = variables[f"{_VARIABLES}bias"]
-    config = {
-        "in_features": weight.shape[1],
-        "out_features": weight.shape[0],
-        "bias": learned.bias,
-        "activation_function": names[learned.activation],
-    }
-    folders.write_json(folder / "config.json", config)
-    safetensors.numpy.save_file(tensors, folder / SAFETENSORS, metadata={"format": "pt"})
 
 
 def _pooling(path: AnyPath) -> tuple[list[str], bool]:

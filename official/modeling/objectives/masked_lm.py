@@ -16,7 +16,6 @@ from typing_extensions import override
 
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.config.parts import EncoderConfig
-from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.embeddings import Table, plus_bias
@@ -38,7 +37,7 @@ class MaskedLM(base.LanguageModel):
 
     def __init__(
         self,
-        config: MaskedLMConfig | AllTokensLMConfig | SparseEmbeddingConfig,
+        config: MaskedLMConfig | AllTokensLMConfig,
         encoder_config: EncoderConfig,
         **options: Any,
     ):

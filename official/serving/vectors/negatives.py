@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import first_of
+from official.evaluation.nearest_vectors import first_of, similarity
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder
 from official.tasks import bm25
@@ -173,13 +173,11 @@ def by_vectors(
         best.add(vectors)
         (rows,) = np.nonzero((given >= start) & (given < start + len(vectors)))
         for row in rows:
-            positives[row] = best.score(asked[row], vectors, given[row] - start)
+            query, vector = best.queries[asked[row]], vectors[given[row] - start]
+            positives[row] = similarity(query[None], vector[None], best.kind)[0, 0]
         start += len(vectors)
-    real = best.found.scores > -np.inf
-    numbers, scores = (
-        [row[own] for row, own in zip(table, real, strict=True)] for table in best.found
-    )
-    return Found(numbers, scores, positives)
+    numbers, scores = best.found
+    return Found(list(numbers), list(scores), positives)
 
 
 def by_words(pairs: Pairs, top_k: int, report: Report | None = None) -> Found:
