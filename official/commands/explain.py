@@ -42,6 +42,11 @@ tokens of texts (Lan et al. 2020, figure 1):
   python -m official.commands.explain --what=layer_distances --texts=texts.txt \
       --model_dir=BERT,ALBERT --output=distances.png
 
+The words of the sparse vectors of texts with their weights, the largest first:
+
+  python -m official.commands.explain --what=words --text='New York is a city' \
+      --model_dir=MODEL
+
 The curves of one or several training runs, from `metrics.jsonl` of their model folders: loss,
 learning rate, gradient norm and each metric of the evaluations, by step:
 
@@ -62,7 +67,7 @@ from official.utils.errors import UserError
 
 FLAGS = flags.FLAGS
 _TABLES = ("attention_patterns", "layer_distances")
-# What each value of --what needs. The tables need --text or --texts.
+# What each value of --what needs. The tables and words need --text or --texts.
 _REQUIRED: dict[str, tuple[str, ...]] = {
     "permutation": ("text",),
     "span_corruption": ("text",),
@@ -70,6 +75,7 @@ _REQUIRED: dict[str, tuple[str, ...]] = {
     "cross_attention": ("text", "model_dir", "output", "target"),
     "attention_patterns": ("model_dir",),
     "layer_distances": ("model_dir",),
+    "words": ("model_dir",),
     "training": ("model_dir", "output"),
 }
 _CHANGES = ("unit", "k", "num_predict", "max_span", "perm_size")
@@ -87,7 +93,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "texts",
         None,
-        "attention_patterns, layer_distances: file with a text on each line, in place of --text.",
+        "attention_patterns, layer_distances, words: file with a text on each line, in place of "
+        "--text.",
     )
     flags.DEFINE_string("target", None, "cross_attention: the text of the decoder.")
     flags.DEFINE_integer("seed", 0, "The seed of the draws.", lower_bound=0)
@@ -123,7 +130,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "checkpoint",
         "best",
-        "attention, cross_attention, attention_patterns, layer_distances: the checkpoint of "
+        "attention, cross_attention, attention_patterns, layer_distances, words: the checkpoint of "
         "--model_dir: best, last, a step or a path.",
     )
     flags.DEFINE_integer(
@@ -154,6 +161,9 @@ def main(argv: list[str]) -> None:
     if FLAGS.what in _TABLES:
         _measure_layers()
         return
+    if FLAGS.what == "words":
+        _words()
+        return
     if FLAGS.what == "attention":
         _attention()
     elif FLAGS.what == "cross_attention":
@@ -166,7 +176,7 @@ def main(argv: list[str]) -> None:
 
 def _check_output() -> None:
     """Raises UserError if --output is not a file that --what writes."""
-    if FLAGS.what == "span_corruption":
+    if FLAGS.what in ("span_corruption", "words"):
         raise UserError(f"--output: --what={FLAGS.what} writes no file: remove it")
     if FLAGS.what in _TABLES:
         paths.check_suffix(FLAGS.output, "values", (".png", ".tsv", ".jsonl"))
@@ -242,16 +252,34 @@ def _cross_attention() -> None:
     )
 
 
-def _measure_layers() -> None:
-    """Prints what the layers of models do, and draws it or writes it to a file."""
-    from official.plots import attention_patterns, figures, layer_distances
+def _texts() -> list[str]:
+    """Returns the texts of --text or --texts."""
     from official.utils import text_lines
 
     if bool(FLAGS.text) == bool(FLAGS.texts):
         raise UserError(
             f"give either --text=TEXT or --texts=FILE (--what={FLAGS.what}); see --help"
         )
-    texts = text_lines.read(FLAGS.texts, "texts") if FLAGS.texts else [FLAGS.text]
+    return text_lines.read(FLAGS.texts, "texts") if FLAGS.texts else [FLAGS.text]
+
+
+def _words() -> None:
+    from official.serving import loaded_model
+
+    texts = _texts()
+    model = loaded_model.load(FLAGS.model_dir, FLAGS.checkpoint)
+    vectors = model.encode(texts, sparse=True)
+    for text, words in zip(texts, model.words(vectors), strict=True):
+        print(f"{text}: {len(words)} of {vectors.size:,} words")
+        for word, weight in words:
+            print(f"  {weight:8.4f}  {word}")
+
+
+def _measure_layers() -> None:
+    """Prints what the layers of models do, and draws it or writes it to a file."""
+    from official.plots import attention_patterns, figures, layer_distances
+
+    texts = _texts()
     measure, draw, options = layer_distances.measure, layer_distances.draw, {}
     if FLAGS.what == "attention_patterns":
         measure, draw = attention_patterns.measure, attention_patterns.draw

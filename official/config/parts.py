@@ -347,6 +347,18 @@ class ObjectiveConfig(Part):
         del tokenizer
         return self
 
+    def started(self, initial: "Config | None") -> Self:
+        """Returns the objective at the start of a run.
+
+        Args:
+          initial: the config of the model whose weights the run starts from; None = there is none.
+
+        Raises:
+          ValueError: the objective cannot start from that model.
+        """
+        del initial
+        return self
+
     def field(self, name: str) -> str:
         """Returns the name of a batch field, with the task's name in front if there is one."""
         return f"{self.task}/{name}" if self.task else name

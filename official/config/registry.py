@@ -13,6 +13,7 @@ from official.config import (
     late_interaction,
     objectives,
     sentence_embedding,
+    sparse_embedding,
 )
 from official.config.parts import CorruptionConfig, EncoderConfig, ObjectiveConfig, Part
 
@@ -34,6 +35,7 @@ OBJECTIVES = _by_type(
     *heads.PARTS,
     *sentence_embedding.PARTS,
     *late_interaction.PARTS,
+    *sparse_embedding.PARTS,
     *distillation.PARTS,
 )
 # {base class of parts: the package of the modules that implement them}.

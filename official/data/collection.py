@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.data import checks
+from official.data.fields import text_mask
 from official.data.mixture import Data
 from official.tasks import beir, text_files
 from official.tokenizers.pair_packing import pack_texts
@@ -27,6 +27,8 @@ from official.utils.errors import UserError
 from official.utils.input_files import Inputs
 
 BLOCK = 2048  # texts in memory
+SEARCHED = ("sentence_embedding", "sparse_embedding")  # objectives with one vector of a text
+QUERIES = "queries"  # what texts are, beside documents
 _LENGTHS = (16, 32, 64, 128, 256)  # T of batches, and the largest one
 
 
@@ -73,11 +75,15 @@ class Texts:
         Texts of similar lengths are in a batch, which has one of few lengths.
 
         Returns:
-          Dicts of the fields of `pack_texts` as [B, 1, T], example_weights float32 [B], and number
-          int64 [B], that of a text. In rows that fill a batch they are 0 and -1.
+          Dicts of the fields of `pack_texts` and of text_mask as [B, 1, T], example_weights float32
+          [B], is_query bool [B], and number int64 [B], that of a text. In rows that fill a batch
+          the weights are 0 and the numbers -1.
         """
         packed = pack_texts(
             [tf.constant(self.texts)], self.tokenizer, self.max_length, self.layout, pad=True
+        )
+        packed["text_mask"] = text_mask(
+            packed["token_ids"], packed["padding_mask"], self.tokenizer.special_ids
         )
         arrays = {name: value.numpy() for name, value in packed.items()}
         lengths = arrays["padding_mask"].sum(axis=1)
@@ -96,7 +102,8 @@ class Texts:
             columns = slice(-high, None) if self.layout == "cls_last" else slice(high)
             fields = {name: array[numbers][:, :, None, columns] for name, array in arrays.items()}
             weights = (numbers >= 0).astype(np.float32)
-            fields |= {"number": numbers, "example_weights": weights}
+            is_query = np.full(numbers.shape, self.split == QUERIES)
+            fields |= {"number": numbers, "example_weights": weights, "is_query": is_query}
             parts.append(tf.data.Dataset.from_tensor_slices(fields))
         batches = functools.reduce(tf.data.Dataset.concatenate, parts)
         options = tf.data.Options()
@@ -171,7 +178,7 @@ class Collection:
             replicas, or the recipe asks for what a search does not have.
         """
         recipe = config.recipe
-        if not any(isinstance(o, SentenceEmbeddingConfig) for o in config.objectives):
+        if not config.of_types(*SEARCHED):
             raise UserError(
                 f"{self.folder}: a folder of BEIR is searched with the vectors of a model, and "
                 "this one learns none: add the objective sentence_embedding, or name shards"
@@ -190,7 +197,7 @@ class Collection:
 
     def texts_of_queries(self) -> Iterator[Texts]:
         """Yields the queries in blocks."""
-        return self._blocks("queries", iter(self._judged.queries.values()))
+        return self._blocks(QUERIES, iter(self._judged.queries.values()))
 
     def texts_of_documents(self) -> Iterator[Texts]:
         """Yields the documents in blocks.

@@ -1,6 +1,7 @@
 """Metrics and predictions of texts whose vectors are compared.
 
-Vectors of texts are compared by their cosines, and those of tokens by `max_sim`.
+Vectors of texts are compared by their cosines, sparse ones by their products, and those of tokens
+by `max_sim`.
 
 | metric | of examples |
 |---|---|
@@ -143,7 +144,7 @@ def similarities(vectors: np.ndarray, kind: str = "cosine") -> np.ndarray:
     Args:
       vectors: of texts, float [B, C, V]; or of tokens, float [B, C, T, V], where vectors of zeros
         are no tokens.
-      kind: `cosine`, or one of `nearest_vectors.OF_TOKENS`.
+      kind: `cosine`, `dot`, or one of `nearest_vectors.OF_TOKENS`.
 
     Returns:
       float32 [B, C - 1].
@@ -188,6 +189,8 @@ def _compared(vectors: np.ndarray, kind: str) -> Vectors:
     vectors = vectors.astype(np.float32)
     if kind in nearest_vectors.OF_TOKENS:
         return [text[text.any(axis=-1)] for text in vectors]
+    if kind == "dot":
+        return vectors
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.maximum(lengths, _LEAST)
 

@@ -242,7 +242,7 @@ class Evaluator:
           a search.
         """
         if isinstance(source, Collection):
-            return searches.metrics(source, self._vectors_of)
+            return searches.metrics(source, self._vectors_of, searches.similarity_of(self.config))
         if isinstance(source, Mixture):
             return self._run_each(source, batches)
         if self.memory is not None:

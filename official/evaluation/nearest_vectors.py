@@ -103,6 +103,11 @@ class Best:
         self._choose(slice(None))
         return Found(self._numbers[:, : self._kept], self._scores[:, : self._kept])
 
+    def score(self, query: int, documents: np.ndarray, number: int) -> float:
+        """Returns the score of a query, by its number, and one of some documents, by its own."""
+        pair = self.queries[query][None], documents[number][None]
+        return float(similarity(*pair, self.kind)[0, 0])
+
     def add(self, documents: Vectors) -> None:
         """Compares the next documents; see `similarity`."""
         old = self._kept

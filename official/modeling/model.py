@@ -102,6 +102,10 @@ class Model(keras.Layer):
         """The factor of each term in the loss: {term: float}."""
         return _merged(objective.term_weights for objective in self.objectives)
 
+    def ramps(self, step: Tensor) -> dict[str, Tensor]:
+        """Returns what multiplies `term_weights` in an update; see `base.Objective`."""
+        return _merged(objective.ramps(step) for objective in self.objectives)
+
     def encode(
         self, batch: Batch, rng: Draws | None = None, output_all: bool = False
     ) -> dict[str, Any]:

@@ -48,7 +48,8 @@ class EmbeddingSettings:
       prompts: texts that may stand before each text, by name.
       default_prompt: the name of the prompt that is taken if none is named; None = none is.
       include_prompt: whether the tokens of a prompt are among those that are pooled.
-      similarity: how two vectors are compared.
+      similarity: how two vectors are compared; sparse ones by their product.
+      max_active_dims: the most words of a sparse vector, those of the largest weights; None = all.
     """
 
     pooling: tuple[str, ...] = ("mean",)
@@ -59,10 +60,11 @@ class EmbeddingSettings:
     include_prompt: bool = True
     similarity: str = "cosine"
     size: int | None = None
+    max_active_dims: int | None = None
 
     def __post_init__(self):
         check_poolings(self.pooling)
-        strict.at_least(self, 1, "size")
+        strict.at_least(self, 1, "size", "max_active_dims")
         if self.similarity not in SIMILARITIES:
             raise ValueError(
                 f"similarity: {self.similarity!r} is not one of {', '.join(SIMILARITIES)}"
@@ -75,6 +77,7 @@ class EmbeddingSettings:
         normalize: bool | None = None,
         max_length: int | None = None,
         size: int | None = None,
+        max_active_dims: int | None = None,
     ) -> "EmbeddingSettings":
         """Returns the settings with each argument that is not None in place of the old value.
 
@@ -83,6 +86,7 @@ class EmbeddingSettings:
           normalize: see the class.
           max_length: see the class.
           size: see the class.
+          max_active_dims: see the class.
 
         Raises:
           UserError: a name is not known.
@@ -94,6 +98,7 @@ class EmbeddingSettings:
             "normalize": normalize,
             "max_length": max_length,
             "size": size,
+            "max_active_dims": max_active_dims,
         }
         try:
             return dataclasses.replace(self, **{k: v for k, v in given.items() if v is not None})
@@ -122,6 +127,8 @@ class EmbeddingSettings:
         parts = [f"{' and '.join(self.pooling)} pooling"]
         parts += [] if self.size is None else [f"the first {self.size} dimensions"]
         parts += ["normalized"] * self.normalize
+        if self.max_active_dims is not None:
+            parts.append(f"at most {self.max_active_dims} words of a sparse vector")
         if self.max_length is not None:
             parts.append(f"at most {self.max_length} tokens")
         if named := [name for name, text in self.prompts.items() if text]:

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from official import tokenizers
+from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.modeling.layers import embeddings, low_rank
 from official.modeling.model import Model
 from official.saving import checkpoints, derived_models, model_folder, named_arrays
@@ -15,6 +16,7 @@ from official.utils import paths
 _POOLER = re.compile("encoder/pooler/")
 _ADAPTER = re.compile("encoder/.*_adapter/")
 _HIDDEN = ("transform/kernel", "transform/bias", "norm/scale", "norm/offset")
+_TABLE = re.compile("sparse_embedding/query_weights$")
 _POSITIONS = "/position_embedding/table"
 
 
@@ -30,11 +32,13 @@ def start_from(
     Low-rank updates keep their initial weights, with which they change nothing: those of the other
     model are in its kernels. Adapters that the other encoder lacks keep theirs, and so does a
     pooler with `encoder`. The hidden layer of a head (`transform`) then gets the weights of that of
-    the other model's masked LM. If the new encoder has more positions, the other table of positions
-    is repeated, so that what attention has learned about near positions remains valid within each
-    copy (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the
-    row that it has in the other model, or the mean of those that spell it (see `derived_models`). A
-    token table that is a sum (`sharing: gdes`) is that of the other encoder, whatever its base is.
+    the other model's masked LM. The head of `sparse_embedding` gets those of the other model's own,
+    or else of its masked LM; its table of queries may be fresh. If the new encoder has more
+    positions, the other table of positions is repeated, so that what attention has learned about
+    near positions remains valid within each copy (Longformer, Beltagy et al., 2020, section 5). Of
+    another vocabulary each piece gets the row that it has in the other model, or the mean of those
+    that spell it (see `derived_models`). A token table that is a sum (`sharing: gdes`) is that of
+    the other encoder, whatever its base is.
 
     Args:
       model: the new model.
@@ -75,7 +79,9 @@ def start_from(
         for path, (variable, theirs) in hidden.items():
             if theirs in arrays and arrays[theirs].shape == variable.shape:
                 variables[path], arrays[path] = variable, arrays[theirs]
-        fresh = [_ADAPTER, _POOLER] if weights == "encoder" else [_ADAPTER]
+        if weights != "none":
+            variables |= _sparse_heads(model, arrays)
+        fresh = [_ADAPTER, _TABLE] + [_POOLER] * (weights == "encoder")
         for pattern in fresh:
             if not any(map(pattern.match, arrays)):
                 variables = {p: v for p, v in variables.items() if not pattern.match(p)}
@@ -102,6 +108,17 @@ def _hidden_layers(model: Model) -> dict[str, tuple[keras.Variable, str]]:
         for name in _HIDDEN
         if getattr(objective.config, "transform", False) and f"{objective.name}/{name}" in known
     }
+
+
+def _sparse_heads(model: Model, arrays: dict[str, np.ndarray]) -> dict[str, keras.Variable]:
+    """Returns the variables of sparse heads, for which it adds the arrays of a masked LM."""
+    name = SparseEmbeddingConfig.type
+    head = {p: v for p, v in model.variables_by_path().items() if p.startswith(f"{name}/")}
+    for path in head:
+        theirs = f"masked_lm/{path.removeprefix(f'{name}/')}"
+        if path not in arrays and theirs in arrays:
+            arrays[path] = arrays[theirs]
+    return head
 
 
 def _repeated(table: np.ndarray, rows: int, offset: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from official.conversion.any_folder import open_folder
 from official.evaluation import max_sim
+from official.evaluation.sparse_vectors import SparseVectors
 from official.saving import served_model
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
@@ -71,8 +72,10 @@ class LoadedModel(Predictor):
         max_length: int | None = None,
         size: int | None = None,
         prompt: str | None = None,
+        sparse: bool = False,
+        max_active_dims: int | None = None,
         report: Report | None = None,
-    ) -> np.ndarray:
+    ) -> Any:
         """Computes a vector for each text.
 
         What is None is as `embedding.json` of the model folder has it, which `official.convert`
@@ -100,18 +103,33 @@ class LoadedModel(Predictor):
             learned several `sizes`; None = that of the folder, or all.
           prompt: the name of a prompt of the folder, which stands before each text. None = its
             default prompt, if it has one.
+          sparse: whether the vectors have a weight for each word of the vocabulary, of the
+            objective `sparse_embedding` or of a masked LM. Of a model with a table of queries, the
+            prompt `query` takes the weights from the table. An empty text has no words.
+          max_active_dims: of sparse vectors, the most words, those of the largest weights; None =
+            as the folder has it, or all.
           report: is called with lines of progress; None = there are none.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`; for all layers [number of texts,
-          L + 1, D]. Joined vectors have a multiple of D.
+          L + 1, D]. Joined vectors have a multiple of D. Sparse vectors are
+          `official.evaluation.sparse_vectors.SparseVectors`.
 
         Raises:
           UserError: a single text is given instead of a list, the pooling, the layer or the prompt
-            does not exist, `max_length` or `size` is out of range, or the encoder has no state to
-            carry.
+            does not exist, `max_length` or `size` is out of range, the encoder has no state to
+            carry, or sparse vectors are asked of a model without a masked LM, or with what only
+            dense ones have.
         """
-        settings = self.embedder.settings.with_values(pooling, normalize, max_length, size)
+        settings = self.embedder.settings.with_values(
+            pooling, normalize, max_length, size, max_active_dims
+        )
+        if sparse:
+            others = {"pooling": pooling, "normalize": normalize, "layer": layer, "size": size}
+            for name, value in others.items():
+                if value is not None:
+                    raise UserError(f"{name}: sparse vectors have none: remove it, or sparse")
+            return self.embedder.sparse(texts, prompt, settings, batch_size, report)
         return self.embedder.texts(texts, settings, layer, batch_size, state, prompt, report)
 
     def search(
@@ -120,6 +138,7 @@ class LoadedModel(Predictor):
         documents: Sequence[str] | None = None,
         top_k: int = 10,
         batch_size: int = 32,
+        sparse: bool | None = None,
         report: Report | None = None,
         *,
         vectors: str | os.PathLike | None = None,
@@ -128,13 +147,16 @@ class LoadedModel(Predictor):
 
         Vectors are compared as `embedding.json` of the model folder says, or else by cosine. If it
         has the prompts `query` and `document` (or `passage` or `corpus`), they stand before the
-        texts.
+        texts. Sparse vectors are compared by their products, and a query finds the documents whose
+        product is above 0, which share a word with it.
 
         Args:
           queries: Q texts.
           documents: N texts.
           top_k: the number of documents for each query.
           batch_size: the number of texts in a batch.
+          sparse: whether the vectors are sparse, as for `encode`; None = whether the model has the
+            objective `sparse_embedding`.
           report: is called with lines of progress; None = there are none.
           vectors: in place of `documents`, a folder of their vectors, which `--mode=embed
             --pieces=npy` has written with this model. Its files are mapped, and checked when the
@@ -142,8 +164,9 @@ class LoadedModel(Predictor):
 
         Returns:
           The numbers of the documents, int64 [Q, K], the best first, and their scores, float32
-          [Q, K]. K is `top_k`, or N if that is less. Higher scores are nearer; -inf is that of a
-          vector of zeros.
+          [Q, K]. K is `top_k`, or N if that is less. Higher scores are nearer; -inf is no match:
+          that of a vector of zeros, and where a query finds fewer documents by sparse vectors,
+          whose numbers are then -1.
 
         Raises:
           UserError: a single text is given instead of a list, `top_k` is less than 1, there are
@@ -158,7 +181,9 @@ class LoadedModel(Predictor):
             return search.nearest_stored(self.embedder, queries, stored, top_k, batch_size)
         served_model.check_list(documents, "documents")
         count = len(documents)
-        best = search.nearest(self.embedder, queries, documents, top_k, batch_size, report, count)
+        best = search.nearest(
+            self.embedder, queries, documents, top_k, batch_size, report, count, sparse
+        )
         return best.found
 
     def _stored(self, folder: str | os.PathLike) -> Stored:
@@ -211,6 +236,17 @@ class LoadedModel(Predictor):
         queries = [query] * len(documents) if isinstance(query, str) else query
         queries, documents = served_model.same_length(query=queries, documents=documents)
         return search.pair_scores(self.embedder, queries, documents, batch_size)
+
+    def words(
+        self, vectors: SparseVectors, top_k: int | None = None
+    ) -> list[list[tuple[str, float]]]:
+        """Returns the words of sparse vectors with their weights, the largest first.
+
+        Args:
+          vectors: a result of `encode(texts, sparse=True)`.
+          top_k: the most words of a vector; None = all.
+        """
+        return vectors.words(self.tokenizer.pieces, top_k)
 
     def for_mteb(self, name: str | None = None, revision: str | None = None) -> MTEBEncoder:
         """Returns an object for `mteb.evaluate`, which compares encoders on many tasks (mteb 2).

@@ -126,6 +126,10 @@ class Writer:
             options.model_dir, options.checkpoint, options.precision, options.runtime
         )
         self.embedder: Embedder = model.embedder
+        if self.embedder.is_sparse:
+            raise UserError(
+                "--pieces: the vectors of this model are sparse: remove it, and name an .npz file"
+            )
         # A piece does not depend on what its process has computed before.
         self.embedder.repeatable = True
         self.layer = self.embedder.default_layer if options.layer is None else options.layer

@@ -123,7 +123,7 @@ KINDS = {
     ),
     "embedding": Kind(
         targets=("score",),
-        objectives=("sentence_embedding", "late_interaction"),
+        objectives=("sentence_embedding", "sparse_embedding", "late_interaction"),
         metrics=("spearman", "pearson", "average_precision", "accuracy", "mrr"),
         method="encode",
         builder="tfrecords_tools.tasks.embedding",

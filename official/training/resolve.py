@@ -42,7 +42,9 @@ def resolve(
     """
     if not config.objectives:
         raise UserError(f"{config.name}: objectives: at least one is needed to train")
-    resolved = inherit(config, model_folder.config_of(init) if init else None)
+    initial = model_folder.config_of(init) if init else None
+    resolved = inherit(config, initial)
+    resolved = _started(resolved, initial)
     if init:
         resolved = _with_vocabulary(resolved, paths.path(init) / "tokenizer", data)
     objectives = tuple(o.for_tokenizer(data.tokenizer) for o in resolved.objectives)
@@ -133,6 +135,28 @@ def fill_in(
     check_encoder(objectives, encoder, config.name)
     check_trainable(config.recipe, encoder, config.name)
     return ResolvedConfig.of(config, encoder=encoder, objectives=objectives)
+
+
+def _started(config: ResolvedConfig, initial: ResolvedConfig | None) -> ResolvedConfig:
+    """Returns a config whose objectives have what they take from the model of `--init`.
+
+    Args:
+      config: a result of `inherit`.
+      initial: the config of that model, or None.
+
+    Raises:
+      UserError: an objective cannot start from it.
+    """
+    if config.recipe.init_weights == "none":
+        initial = None
+    objectives = []
+    for i, objective in enumerate(config.objectives):
+        try:
+            objectives.append(objective.started(initial))
+        except ValueError as error:
+            place = f"{config.name}: objectives.{i}: {objective.type}"
+            raise UserError(f"{place}: {error}") from None
+    return ResolvedConfig.of(config, encoder=config.encoder, objectives=tuple(objectives))
 
 
 def _with_vocabulary(config: ResolvedConfig, folder: AnyPath, data: Opened) -> ResolvedConfig:

@@ -229,11 +229,15 @@ class TrainStep:
         floatx = keras.config.floatx()
         weights = self.model.weight_sums(batch)
         totals = _summed_over_replicas(weights, context)
-        scales = {
-            name: tf.math.divide_no_nan(tf.cast(self.model.term_weights[name], floatx), total)
-            for name, total in totals.items()
-        }
         step = tf.cast(self.optimizer.iterations.value, tf.int32)
+        factors = {n: tf.cast(each, floatx) for n, each in self.model.term_weights.items()}
+        factors |= {
+            name: factors[name] * tf.cast(ramp, floatx)
+            for name, ramp in self.model.ramps(step).items()
+        }
+        scales = {
+            name: tf.math.divide_no_nan(factors[name], total) for name, total in totals.items()
+        }
         parts = self._parts(batch)
         first = context.replica_id_in_sync_group * parts
         if self.memory is not None:

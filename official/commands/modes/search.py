@@ -101,9 +101,7 @@ def run(options: Values) -> None:
         known = reranking.write(model, queries, documents, found, *places)
     else:
         embedder = model.embedder
-        embedder.settings = embedder.settings.with_values(
-            options.pooling, options.normalize, options.max_length
-        )
+        embedder.settings = mode.embedding_settings(options, model)
         source = search.opened(embedder, options.vectors) if options.vectors else documents
         known = search.write(embedder, queries, source, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")

@@ -42,6 +42,21 @@ FLAGS = (
         "texts are cut to this number of tokens. Default: the length of the model.",
         least=4,
     ),
+    Flag(
+        "sparse",
+        bool,
+        None,
+        "whether the vectors have a weight for each word, of the objective sparse_embedding or of "
+        "a masked LM. Default: whether the model has this objective.",
+    ),
+    Flag(
+        "max_active_dims",
+        int,
+        None,
+        "of sparse vectors: the most words, those of the largest weights. Default: that of "
+        "embedding.json in the model folder, or all.",
+        least=1,
+    ),
     PRECISION,
     RUNTIME,
 )

@@ -80,15 +80,19 @@ class Table(Layer):
             return rows
         return rows + ops.stop_gradient(self.base.first(length, offset))
 
+    def rows(self, dtype: DType) -> Tensor:
+        """Returns all rows in a dtype, [V, E]."""
+        table = ops.cast(self.table, dtype)
+        if self.base is None:
+            return table
+        return table + ops.stop_gradient(ops.cast(self.base.table, dtype))
+
     def scores(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Returns the products of x [R, E] with every row, for a tied output: [R, V].
 
         With a bias [V] the result has the dtype of the bias.
         """
-        table = ops.cast(self.table, x.dtype)
-        if self.base is not None:
-            table = table + ops.stop_gradient(ops.cast(self.base.table, x.dtype))
-        scores = products(x, table)
+        scores = products(x, self.rows(x.dtype))
         return scores if bias is None else plus_bias(scores, bias)
 
 

@@ -60,6 +60,8 @@ class Objective(keras.Layer):
     link: str | None = None
     # An instance of the class of configs of the objective.
     config: Any
+    # The number of updates of a run, which its trainer sets.
+    total_steps: int = 1
     # The norm of `hidden`; heads without `hidden` may set another norm.
     norm: Any
 
@@ -114,6 +116,15 @@ class Objective(keras.Layer):
     def term_weights(self) -> dict[str, float]:
         """The factor of each term in the loss: {term: float}."""
         return {self.name: self.config.weight}
+
+    def ramps(self, step: Tensor) -> dict[str, Tensor]:
+        """Returns what multiplies the factors of terms in an update: {term: scalar}; {} = nothing.
+
+        Args:
+            step: the number of earlier updates, int.
+        """
+        del step
+        return {}
 
     @property
     def encoder_frozen(self) -> bool:
@@ -378,6 +389,16 @@ def first_sequences(batch: Batch) -> Batch:
     }
     own = ops.expand_dims(ops.arange(ops.shape(rows)[0], dtype="int32"), 1)
     return {**batch, **fields, "example_rows": own}
+
+
+def without_first(batch: Batch) -> Batch:
+    """Returns a batch without the first sequence of every example.
+
+    Args:
+        batch: has fields [B, C, T].
+    """
+    fields = {name: batch[name][:, 1:] for name in _SEQUENCE_FIELDS if name in batch}
+    return {**batch, **fields}
 
 
 def repeated(batch: Batch, count: int) -> Batch:

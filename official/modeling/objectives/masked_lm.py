@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from official.config.objectives import AllTokensLMConfig, MaskedLMConfig
 from official.config.parts import EncoderConfig
+from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.modeling.encoders.base import Encoder
 from official.modeling.encoders.inputs import encode
 from official.modeling.layers.embeddings import Table, plus_bias
@@ -37,7 +38,7 @@ class MaskedLM(base.LanguageModel):
 
     def __init__(
         self,
-        config: MaskedLMConfig | AllTokensLMConfig,
+        config: MaskedLMConfig | AllTokensLMConfig | SparseEmbeddingConfig,
         encoder_config: EncoderConfig,
         **options: Any,
     ):

@@ -162,7 +162,7 @@ class Objective(heads.Reader):
         count = vectors.shape[1]
         if not config.weight:
             return base.Terms(losses={}, metrics={})
-        if wrong := self._wrong(count, batch):
+        if wrong := wrong_texts(config.loss, count, batch):
             if training:
                 raise UserError(f"{self.name}: loss: {config.loss}: {wrong}")
             return base.Terms(losses={}, metrics={})
@@ -202,17 +202,6 @@ class Objective(heads.Reader):
         weights = ops.expand_dims(self.example_weights(batch), 1) / rows.shape[1]
         return ops.reshape(ops.broadcast_to(weights, ops.shape(rows)), (-1,))
 
-    def _wrong(self, count: int, batch: Batch) -> str:
-        """Returns why the loss cannot use examples of `count` texts; "" = it can."""
-        loss = self.config.loss
-        if (target := TARGETS.get(loss)) is not None:
-            exact, number = (3, "three") if loss == "margin_mse" else (2, "two")
-            if count != exact:
-                return f"takes {number} texts and a {target}, but an example has {count}"
-            return "" if target in batch else f"needs a {target}, but the examples have none"
-        least = 3 if loss == "triplet" else 2
-        return "" if count >= least else f"takes at least {least} texts, but an example has {count}"
-
     def _compared(self, x: Tensor, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Returns the loss of each example [B], and whether it is a hit, bool [B] or None.
 
@@ -245,8 +234,7 @@ class Objective(heads.Reader):
             away = _distance(x[:, :1], x[:, 1:])  # [B, C - 1]
             return ops.mean(ops.relu(away[:, :1] - away[:, 1:] + self.config.margin), axis=1), None
         if self.config.loss == "margin_mse":
-            margins = ops.sum(x[:, 0] * (x[:, 1] - x[:, 2]), axis=-1)  # [B]
-            return ops.square(margins - self.as_loss(batch["score"])), None
+            return margin_errors(self, x, batch), None
         assert self.classifier is not None
         one, other = ops.unstack(x, 2, axis=1)
         joined = ops.concatenate([one, other, ops.abs(one - other)], axis=-1)  # [B, 3 V]
@@ -289,6 +277,29 @@ class Objective(heads.Reader):
         gaps = ops.reshape(ops.where(counted, gaps, self.as_loss(base.NEVER)), (-1,))
         loss = ops.logsumexp(ops.concatenate([ops.zeros((1,), gaps.dtype), gaps]))
         return ops.broadcast_to(loss, ops.shape(weights))
+
+
+def margin_errors(layer: base.Objective, x: Tensor, batch: Batch) -> Tensor:
+    """Returns the squared errors of the margins of two documents, by their products: [B].
+
+    Args:
+        layer: the objective.
+        x: vectors of queries and of two documents each, [B, 3, V].
+        batch: has the right margins, `score` [B].
+    """
+    margins = ops.sum(x[:, 0] * (x[:, 1] - x[:, 2]), axis=-1)  # [B]
+    return ops.square(margins - layer.as_loss(batch["score"]))
+
+
+def wrong_texts(loss: str, count: int, batch: Batch) -> str:
+    """Returns why a loss cannot use examples of `count` texts; "" = it can."""
+    if (target := TARGETS.get(loss)) is not None:
+        exact, number = (3, "three") if loss == "margin_mse" else (2, "two")
+        if count != exact:
+            return f"takes {number} texts and a {target}, but an example has {count}"
+        return "" if target in batch else f"needs a {target}, but the examples have none"
+    least = 3 if loss == "triplet" else 2
+    return "" if count >= least else f"takes at least {least} texts, but an example has {count}"
 
 
 def _distance(x: Tensor, y: Tensor) -> Tensor:

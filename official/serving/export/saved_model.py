@@ -10,14 +10,14 @@ import tensorflow as tf
 from official.conversion.any_folder import open_folder
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.saving import text_vectors
 from official.saving.generation_settings import Settings, new_tokens
 from official.saving.served_model import check_max_length, with_one_head
 from official.serving.compute.precision import Weights
 from official.serving.export import graph_size
 from official.serving.generation import generator, mask_filler, token_choice
-from official.serving.signatures import fill_mask, table, texts
+from official.serving.signatures import fill_mask, sparse, table, texts
 from official.serving.signatures.inputs import ServingContext, bounded
+from official.tasks import KINDS
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -112,7 +112,7 @@ def restore_for_ids(
 
     Returns:
       What is served, and the signatures that take token ids: `tokens`, of an encoder without a head
-      `embed_tokens`, and of a masked LM `fill_mask_tokens`.
+      `embed_tokens` or those of `sparse`, and of a masked LM `fill_mask_tokens`.
 
     Raises:
       UserError: as in `export`; the model has no signature `tokens`.
@@ -124,7 +124,7 @@ def restore_for_ids(
             f"--format={form}: not supported for this model, which has no signature `{_TOKENS}`; "
             "remove --format"
         )
-    names = (_TOKENS, texts.EMBED_TOKENS)
+    names = (_TOKENS, texts.EMBED_TOKENS, *sparse.TOKENS)
     kept = {name: signatures[name] for name in names if name in signatures}
     if context.filler is not None:
         kept[fill_mask.TOKENS] = fill_mask.signatures(context)[fill_mask.TOKENS]
@@ -199,7 +199,8 @@ def restore(
     given = defaults.values(search, task if of_generation else None)
     generation = _generation(model, max_length, search, given)
     about = {**about, "pair": inputs == "pair"}
-    learned = head or text_vectors.head_of_texts(model)  # a projection is stored, too
+    # A projection is stored, too, and the head of sparse vectors.
+    learned = head or model.objective(*KINDS["embedding"].objectives)
     # The generator of an ELECTRA would be as large as a third of the encoder: it is not exported.
     encoder, masked_lm = mask_filler.masked_head(model) or (None, None)
     fills = tokenizer.mask_id is not None and encoder is model.encoder

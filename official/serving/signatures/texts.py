@@ -4,7 +4,8 @@
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
 encoder of characters has no `tokens` of ids. An encoder without a head, or with the objective
 `sentence_embedding`, also has `embed` and `embed_tokens`: one vector for each text, as
-`official.saving.text_vectors` makes it. One with the objective `late_interaction` has instead
+`official.saving.text_vectors` makes it. With the objective `sparse_embedding` it has those of
+`sparse` in their place. One with the objective `late_interaction` has instead
 `embed_query` and `embed_document`: the `token_vectors` of each text, float32 [B, T, V], where zeros
 are no tokens. The score of a query and a document is the sum over the vectors of the query of the
 largest product with one of the document.
@@ -43,7 +44,8 @@ from official.config.late_interaction import LateInteractionConfig
 from official.modeling.layers.kernels import accurate
 from official.modeling.objectives import late_interaction
 from official.saving import text_vectors
-from official.serving.signatures import inputs
+from official.serving.compute.sparse_reader import is_sparse
+from official.serving.signatures import inputs, sparse
 from official.tokenizers.pair_packing import pack_texts, pack_words
 
 Outputs = dict[str, tf.Tensor]
@@ -90,7 +92,8 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
         by_name |= _token_vectors(context, late)
     # An ELMo that has learned no vectors of texts has the output `default`.
     elif context.head is None and (learned or not context.config.encoder.mixes_layers):
-        by_name |= _embedding(context)
+        weighs = is_sparse(context.model)
+        by_name |= sparse.signatures(context) if weighs else _embedding(context)
     # No ids stand for the characters of a word.
     if context.tokenizer.reads_words:
         by_name.pop(EMBED_TOKENS, None)

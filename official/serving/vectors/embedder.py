@@ -20,13 +20,14 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.late_interaction import LateInteractionConfig
+from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.layers import kernels
 from official.modeling.objectives import late_interaction
 from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import named_arrays, served_model, text_vectors
 from official.saving.served_model import ServedModel
 from official.saving.text_vectors import EmbeddingSettings
-from official.serving.compute import first_call, length_groups
+from official.serving.compute import first_call, length_groups, sparse_reader
 from official.serving.export import litert
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
 from official.utils import atomic, paths
@@ -117,6 +118,8 @@ class Embedder:
 
     Attributes:
       settings: the settings of the vectors of texts.
+      is_sparse: whether searches and files have sparse vectors; by default of a model that has
+        learned them.
       cut: the number of texts so far that were longer than `max_length`.
       repeatable: whether each batch has the same bits whenever it is computed. By default the first
         one may differ by rounding: see `first_call`.
@@ -132,6 +135,7 @@ class Embedder:
         self.model = source.model
         self.max_length = source.max_length
         self.settings = source.embedding
+        self.is_sparse = sparse_reader.is_sparse(source.model)
         self.cut = 0
         self.repeatable = False
         self._lite = lite
@@ -193,6 +197,45 @@ class Embedder:
             vectors[rows] = outputs["vectors"]
             progress(len(rows))
         return vectors
+
+    def sparse(
+        self,
+        texts: Sequence[str],
+        prompt: str | None = None,
+        settings: EmbeddingSettings | None = None,
+        batch_size: int = 32,
+        report: Report | None = None,
+    ) -> SparseVectors:
+        """Computes a sparse vector for each text: see `loaded_model.LoadedModel.encode`.
+
+        Raises:
+          UserError: as there, or the model has no masked LM.
+        """
+        settings = settings or self.settings
+        reader = sparse_reader.SparseReader(self._source, prompt, settings)
+        if settings.max_length is not None:
+            served_model.check_max_length(settings.max_length, self.config.encoder)
+        served_model.check_texts(texts, batch_size)
+        sequences = self._sequences([reader.before + text for text in texts])
+        max_length = settings.max_length or self.max_length
+
+        def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            return pack([tokens], self.tokenizer, max_length, self._layout)
+
+        def computed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            with kernels.using(gradients=False):
+                return {"vectors": reader.vectors(batch)}
+
+        key = ("sparse", max_length, reader.by_table, reader.before)
+        graph = self._function(key, packed, computed)
+        parts, numbers = [], [np.zeros(0, int)]
+        progress = Progress(len(sequences), report, unit="texts")
+        for rows, outputs in self._batches(graph, sequences, batch_size, max_length):
+            parts.append(SparseVectors.of(outputs["vectors"], settings.max_active_dims))
+            numbers.append(rows)
+            progress(len(rows))
+        order = np.argsort(np.concatenate(numbers))
+        return SparseVectors.joined(parts, reader.size).rows(order)
 
     def checksum(self, settings: EmbeddingSettings) -> str:
         """Returns the SHA-256 of all weights, of settings and of the precision."""
@@ -598,7 +641,8 @@ def write(
       output: `.npy`: float32 [number of texts, D], or [number of texts, L + 1, D] for the layer
         'all'. `.jsonl`: an object for each text, with `text`
         and `vector`, or with `text` and `tokens`, a list of objects with `piece`, `start`, `end`
-        and `vector`.
+        and `vector`. Of a model with sparse vectors `.npz`, see `SparseVectors.save`, which are all
+        in memory; or `.jsonl` whose `vector` is an object of pieces and weights.
       count: the number of texts; None = `texts` is a list.
       settings: as for `Embedder.texts`; ignored for tokens.
       layer: as for `Embedder.texts`.
@@ -613,6 +657,13 @@ def write(
     """
     check_output(output, tokens)
     settings = settings or embedder.settings
+    suffix = paths.path(output).suffix
+    weighs = embedder.is_sparse and not tokens
+    if weighs and (layer is not None or state != "fresh"):
+        raise UserError("--layer, --state: not supported for sparse vectors; remove them")
+    if suffix == (".npy" if weighs else ".npz"):
+        kind, name = ("sparse", ".npz") if weighs else ("dense", ".npy")
+        raise UserError(f"{output}: the vectors are {kind}: name a {name} or .jsonl file")
     if layer is None:
         layer = -1 if tokens else embedder.default_layer
     reader = embedder.reader() if state == "carry" else state
@@ -620,14 +671,20 @@ def write(
         texts = list(texts)
         count = len(texts)
     start_time, progress = time.monotonic(), Progress(count, report, unit="texts")
-    written = 0
-    suffix = paths.path(output).suffix
-    with atomic.file(output, "wb" if suffix == ".npy" else "w") as stream:
+    written, parts = 0, []
+    with atomic.file(output, "w" if suffix == ".jsonl" else "wb") as stream:
         if suffix == ".npy":
             write_header(stream, (count, *embedder.shape(layer, settings)))
         for chunk in chunks(texts):
             if tokens:
                 _write_tokens(stream, chunk, embedder.tokens(chunk, layer, state=reader))
+            elif weighs:
+                parts.append(embedder.sparse(chunk, prompt, settings))
+                if suffix == ".jsonl":
+                    named = parts.pop().words(embedder.tokenizer.pieces)
+                    for text, words in zip(chunk, named, strict=True):
+                        vector = {word: float(str(np.float32(x))) for word, x in words}
+                        _write_line(stream, {"text": text, "vector": vector})
             else:
                 vectors = embedder.texts(chunk, settings, layer, state=reader, prompt=prompt)
                 if suffix == ".npy":
@@ -637,6 +694,9 @@ def write(
                         _write_line(stream, {"text": text, "vector": vector})
             progress(len(chunk))
             written += len(chunk)
+        if suffix == ".npz":
+            size = embedder.config.encoder.known_vocab_size
+            SparseVectors.joined(parts, size).save(stream)
         if written != count:
             raise UserError(f"{output}: there are {written:,} texts, and not {count:,} as expected")
     seconds = time.monotonic() - start_time
@@ -649,8 +709,8 @@ def write(
 
 def check_output(output: str | os.PathLike, tokens: bool) -> None:
     """Refuses a file that `write` cannot write."""
-    paths.check_suffix(output, "vectors", (".npy", ".jsonl"))
-    if tokens and paths.path(output).suffix == ".npy":
+    paths.check_suffix(output, "vectors", (".npy", ".npz", ".jsonl"))
+    if tokens and paths.path(output).suffix != ".jsonl":
         raise UserError(
             f"{output}: texts have different numbers of tokens, which one array does not hold: "
             "name a .jsonl file"

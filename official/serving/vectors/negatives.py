@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import first_of, similarity
+from official.evaluation.nearest_vectors import first_of
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder
 from official.tasks import bm25
@@ -173,11 +173,13 @@ def by_vectors(
         best.add(vectors)
         (rows,) = np.nonzero((given >= start) & (given < start + len(vectors)))
         for row in rows:
-            query, vector = best.queries[asked[row]], vectors[given[row] - start]
-            positives[row] = similarity(query[None], vector[None], best.kind)[0, 0]
+            positives[row] = best.score(asked[row], vectors, given[row] - start)
         start += len(vectors)
-    numbers, scores = best.found
-    return Found(list(numbers), list(scores), positives)
+    real = best.found.scores > -np.inf
+    numbers, scores = (
+        [row[own] for row, own in zip(table, real, strict=True)] for table in best.found
+    )
+    return Found(numbers, scores, positives)
 
 
 def by_words(pairs: Pairs, top_k: int, report: Report | None = None) -> Found:

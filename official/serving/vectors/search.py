@@ -9,11 +9,13 @@ Shapes: N documents, B documents of a block, D size of a vector.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from official.evaluation.max_sim import Vectors, max_sim
+from official.evaluation.max_sim import max_sim
 from official.evaluation.nearest_vectors import Best, Found
+from official.evaluation.sparse_vectors import SparseBest, SparseVectors
 from official.saving import text_vectors
 from official.saving.text_vectors import EmbeddingSettings
 from official.serving.vectors.embedder import Embedder
@@ -38,7 +40,8 @@ def nearest(
     batch_size: int = 32,
     report: Report | None = None,
     count: int | None = None,
-) -> Best:
+    sparse: bool | None = None,
+) -> Best | SparseBest:
     """Searches documents for queries.
 
     Args:
@@ -49,11 +52,12 @@ def nearest(
       batch_size: the number of texts in a batch.
       report: is called with lines of progress; None = there are none.
       count: N, for the progress; None = unknown.
+      sparse: whether the vectors are sparse; None = as the embedder has it.
 
     Raises:
       UserError: `top_k` is less than 1, there are no queries, or one text is given for the list.
     """
-    best, blocks = compared(embedder, queries, documents, top_k, batch_size, report, count)
+    best, blocks = compared(embedder, queries, documents, top_k, batch_size, report, count, sparse)
     for vectors in blocks:
         best.add(vectors)
     return best
@@ -67,19 +71,26 @@ def compared(
     batch_size: int = 32,
     report: Report | None = None,
     count: int | None = None,
-) -> tuple[Best, Iterator[Vectors]]:
+    sparse: bool | None = None,
+) -> tuple[Any, Iterator[Any]]:
     """Returns an empty `Best`, and the vectors of the documents in blocks.
+
+    With sparse vectors they are a `SparseBest` and `SparseVectors`.
 
     Arguments and errors are those of `nearest`, which adds all blocks.
     """
     check_top_k(top_k)
-    encoded: Callable[[Embedder, Sequence[str], str, int], Vectors] = _encoded
+    encoded: Callable[[Embedder, Sequence[str], str, int], Any] = _encoded
     similarity, size = settings_of(embedder).similarity, BLOCK
-    if getattr(embedder, "has_late", False):
+    weighs = embedder.is_sparse if sparse is None else sparse
+    if weighs:
+        encoded = _weighed
+    elif getattr(embedder, "has_late", False):
         encoded, similarity, size = _tokens, embedder.late.config.similarity, TOKENS_BLOCK
-    best = Best(encoded(embedder, queries, "query", batch_size), top_k, similarity)
+    asked = encoded(embedder, queries, "query", batch_size)
+    best = SparseBest(asked, top_k) if weighs else Best(asked, top_k, similarity)
 
-    def vectors() -> Iterator[Vectors]:
+    def vectors() -> Iterator[Any]:
         progress = Progress(count, report, unit="documents")
         for block in batched(documents, size):
             yield encoded(embedder, block, "document", batch_size)
@@ -94,6 +105,8 @@ def opened(embedder: Embedder, folder: str | os.PathLike) -> Stored:
     Raises:
       UserError: see `Stored`, its `check` and its `check_model`.
     """
+    if embedder.is_sparse:
+        raise UserError(f"{folder}: stored vectors are dense, and those of this model are sparse")
     vectors = Stored(folder)
     vectors.check_model(embedder, settings_of(embedder))
     vectors.check()
@@ -239,3 +252,9 @@ def _encoded(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: in
     settings = settings_of(embedder)
     prompt = text_vectors.prompt_of(kind, settings)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)
+
+
+def _weighed(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> SparseVectors:
+    """Returns the sparse vectors of texts of a kind; see `_encoded`."""
+    prompt = text_vectors.prompt_of(kind, embedder.settings) or kind
+    return embedder.sparse(texts, prompt, batch_size=batch_size)

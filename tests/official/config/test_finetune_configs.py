@@ -8,6 +8,7 @@ from official import config, tasks
 from official.config.heads import Mix, RankingConfig, TokenClassificationConfig
 from official.config.late_interaction import Expansion
 from official.config.sentence_embedding import SentenceEmbeddingConfig
+from official.config.sparse_embedding import SparseEmbeddingConfig
 from tests import CONFIGS
 
 FOLDER = CONFIGS / "finetune"
@@ -26,6 +27,7 @@ OTHERS += [
     "wnli",
     "sentence_embedding",
     "late_interaction",
+    "sparse_embedding",
 ]
 # (Those of ELECTRA and XLNet: test_electra_configs.py, test_xlnet_configs.py.)
 BERT = sorted(path for path in FOLDER.glob("*.yaml") if path.stem not in OTHERS)
@@ -321,4 +323,14 @@ def test_sentence_embedding():
     assert read.objectives == (SentenceEmbeddingConfig(scale=20.0, pooling="mean", cached_rows=32),)
     assert (recipe.epochs, recipe.distinct_texts, recipe.eval_every) == (3, True, 125)
     assert (optimizer.learning_rate, recipe.schedule.warmup_fraction) == (5e-5, 0.1)
+    assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "encoder")
+
+
+def test_sparse_embedding():
+    """SPLADE v2's learning rate, and the factors of sentence-transformers."""
+    read = config.load(FOLDER / "sparse_embedding.yaml")
+    recipe = read.recipe
+    expected = SparseEmbeddingConfig(query_flops=5e-5, document_flops=3e-5, cached_rows=32)
+    assert read.objectives == (expected,)
+    assert (recipe.distinct_texts, recipe.optimizer.learning_rate) == (True, 2e-5)
     assert (read.encoder, read.segments, recipe.init_weights) == (None, None, "encoder")

@@ -54,6 +54,7 @@ from official.config.objectives import (
 )
 from official.config.registry import ENCODERS, OBJECTIVES
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.distribution import numerics
 from official.modeling.model import Model
 from official.training import optimizers, train_step
@@ -113,6 +114,7 @@ LATE = LateInteractionConfig(
     expansion=Expansion(9),
     ids=TokenIds((3,), (4, 5), expansion=6, skipped=(7, 8)),
 )
+SPARSE = SparseEmbeddingConfig(document_flops=1.0, query_flops=1.0)
 HEADS = (
     ClassificationConfig(num_labels=3, bilstm=4),
     MultiLabelConfig(num_labels=3),
@@ -163,7 +165,7 @@ CASES = {
         ),
     ),
     "albert_heads": Case(ALBERT, HEADS),
-    "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS), ("sequences",)),
+    "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, SPARSE), ("sequences",)),
     "deberta": Case(DEBERTA, PAIRS),
     "deberta_v1": Case(DEBERTA_V1, PAIRS),
     "modern": Case(
@@ -185,7 +187,7 @@ CASES = {
             DistillationConfig(head="masked_lm", **OUTPUTS, **STATES),
         ),
     ),
-    "xlnet_sequences": Case(XLNET, (*SEQUENCES, VECTORS), ("sequences",)),
+    "xlnet_sequences": Case(XLNET, (*SEQUENCES, VECTORS, SPARSE), ("sequences",)),
     "transformer_xl": Case(UNI, (CausalLMConfig(),), MEMORY),
     "t5": Case(
         T5,
@@ -198,7 +200,12 @@ CASES = {
         ),
     ),
     "vaswani": Case(VASWANI, (Seq2SeqLMConfig(), REGROUPED)),
-    "t5_sequences": Case(T5, (*SEQUENCES, VECTORS), ("sequences",)),
+    "t5_sequences": Case(T5, (*SEQUENCES, VECTORS, SPARSE), ("sequences",)),
+    "sparse_sums": Case(
+        BERT,
+        (SparseEmbeddingConfig(pooling="sum", logarithms=2, queries="table", form="linear"),),
+        ("sequences",),
+    ),
     "elmo": Case(
         ELMO, (BidirectionalLMConfig(samples=9),),
         (*MEMORY, "character_ids", "backward_character_ids"),

@@ -10,6 +10,7 @@ from official import config as configs
 from official.config.encoders import TransformerConfig
 from official.config.late_interaction import Expansion, LateInteractionConfig, TokenIds
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
+from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.data import ShardDataset
 from official.distribution import numerics, strategies
 from official.saving import checkpoints, named_arrays
@@ -27,12 +28,14 @@ ROWS, LENGTH, STEPS = 8, 7, 2
 RECIPE = configs.Recipe(
     steps=10, batch_size=ROWS, optimizer=configs.Optimizer(learning_rate=0.1, clip_norm=1.0)
 )
+SPARSE = {"type": SparseEmbeddingConfig, "document_flops": 0.3, "query_flops": 0.2, "ramp_steps": 2}
 # The options of the objective, and the number of texts of an example.
 CASES = {
     "hard_negatives": ({"symmetric": True, "hard_negative_weight": 0.3}, 3),
     "text_alone": ({"pooling": "first", "projection": Projection(keep=False)}, 1),
     "ordered": ({"loss": "cosent", "sizes": (4, 8), "scale": 5.0}, 2),
     "tokens": ({"size": 3, "ids": TokenIds((2,), (3,), 4, (6, 7)), "expansion": Expansion(8)}, 3),
+    "sparse": (SPARSE, 3),
 }
 
 
@@ -59,8 +62,9 @@ def batches(count):
 
 
 def objective_of(options):
+    options = dict(options)
     kind = LateInteractionConfig if "ids" in options else SentenceEmbeddingConfig
-    return kind(**options)
+    return options.pop("type", kind)(**options)
 
 
 def train(strategy, options, count, jit_compile=False):
@@ -110,6 +114,19 @@ def test_cached_vectors_have_the_plain_gradient(float64, name):
     assert np.abs(moved - before.numpy()).max() > 0.01
     assert plain[2].statistics.names[0] == f"loss/{objective_of(options).type}"
     assert_same(train(one, {**options, "cached_rows": 2}, count), plain)
+
+
+def test_regularizers_of_sparse_vectors_rise_with_the_steps(float64):
+    one = tf.distribute.get_strategy()
+    plain = {**SPARSE, "document_flops": 0.0, "query_flops": 0.0}
+    risen = train(one, SPARSE, 3)
+    cached = train(one, {**SPARSE, "cached_rows": 4}, 3)
+    assert_same(cached, risen)
+    names = risen[2].statistics.names
+    norms = [train(one, each, 3)[1][:, -2] for each in (plain, {**SPARSE, "ramp": "none"})]
+    assert risen[1][0, -2] == norms[0][0] != norms[1][0]  # the first update has none
+    assert risen[1][1, -2] not in (norms[0][1], norms[1][1])
+    assert "loss/sparse_embedding_document_flops" in names
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ def _vector(text):
 
 def _embedder(kind):
     return SimpleNamespace(
+        is_sparse=False,
         settings=EmbeddingSettings(similarity=kind, prompts={"query": "", "passage": ""}),
         texts=lambda texts, *_, **__: np.stack([_vector(text) for text in texts]),
     )

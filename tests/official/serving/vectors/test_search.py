@@ -30,6 +30,7 @@ def test_memory_does_not_grow_with_the_documents():
     """A million documents of 64 numbers are 256 MB; the search keeps the best of each query."""
     table = np.random.default_rng(0).standard_normal((search.BLOCK, 64)).astype(np.float32)
     embedder = SimpleNamespace(
+        is_sparse=False,
         settings=EmbeddingSettings(similarity="dot"),
         texts=lambda texts, *_, **__: table[: len(texts)] * (len(texts[0]) + 1),
     )
@@ -95,6 +96,7 @@ def test_a_folder_of_beir_is_scored_as_pytrec_eval_does(tmp_path):
     queries = {name: words[name] for name in names[300:]}
     beir.write(tmp_path / "set", queries, words.items(), {"test": qrels})
     embedder = SimpleNamespace(
+        is_sparse=False,
         settings=EmbeddingSettings(similarity="dot"),
         texts=lambda texts, *_, **__: np.float32([[float(x) for x in t.split()] for t in texts]),
     )
