@@ -198,13 +198,7 @@ class TrainStep:
         if _is_static(spec):
             one = tf.constant(1, tf.int32)
             return self._loop.get_concrete_function(iterator, one).graph
-        longest = tf.nest.map_structure(
-            lambda each: tf.TensorSpec(
-                [length if n is None else n for n in each.shape], each.dtype
-            ),
-            spec,
-            expand_composites=True,
-        )
+        longest = tf.nest.map_structure(lambda each: _longest(each, length), spec)
 
         def step(batch):
             return self.strategy.run(self.replica_step, args=(batch,))
@@ -440,6 +434,15 @@ def _is_static(spec) -> bool:
     """Returns whether the shapes of batches are known before they are read."""
     parts = tf.nest.flatten(spec, expand_composites=True)
     return all(each.shape.is_fully_defined() for each in parts)
+
+
+def _longest(spec: tf.TypeSpec, length: int) -> tf.TypeSpec:
+    """Returns the spec of a field, of one replica or of several, of rows of `length` tokens."""
+    longer = [
+        tf.TensorSpec([length if n is None else n for n in each.shape], each.dtype)
+        for each in tf.nest.flatten(spec, expand_composites=True)
+    ]
+    return longer[0] if isinstance(spec, tf.TensorSpec) else type(spec)(*longer)
 
 
 def _summed_over_replicas(weights: Mapping[str, tf.Tensor], context) -> dict[str, tf.Tensor]:
