@@ -5,6 +5,7 @@ over either.
 """
 
 import dataclasses
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -13,6 +14,7 @@ from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
 
 POOLINGS = ("pooled", "first", "mean")
+OUTPUTS = ("logits", "sigmoid")  # of a ranking
 # Losses of a query's documents; see `official.modeling.objectives.ranking_losses`.
 OF_PAIRS = ("rank_net", "lambda")  # the losses with the keys k and scale
 LOSSES = (
@@ -345,17 +347,28 @@ class RankingLossConfig(ObjectiveConfig):
         return frozenset({"text_mask"})
 
 
-@keys("loss margin k scheme scale dropout pooling mix bilstm weight")
+@keys("loss margin k scheme scale output prompt dropout pooling mix bilstm transform dense weight")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RankingConfig(PooledConfig, RankingLossConfig):
-    """The relevance of a document to a query."""
+    """The relevance of a document to a query.
+
+    Attributes:
+      output: what predictions and `rank` give: 'logits' = the scores that the loss compares;
+        'sigmoid' = the sigmoid of them, from 0 to 1 in the same order.
+      prompt: what stands before each query whose documents `rank` scores. Shards have the queries
+        of their files, without it.
+    """
 
     type = "ranking"
     layer = "Ranking"
 
+    output: str = omitted("logits")
+    prompt: str = omitted("")
+
     def __post_init__(self):
         super().__post_init__()
         RankingLossConfig.__post_init__(self)
+        one_of("output", self.output, OUTPUTS)
 
 
 @keys("kernels sigma loss margin k scheme scale weight")
@@ -373,6 +386,7 @@ class KernelRankingConfig(RankingLossConfig):
     module = "ranking"
     layer = "KernelRanking"
     texts_apart = True
+    prompt: ClassVar[str] = ""
 
     kernels: int = 11
     sigma: float = 0.1

@@ -33,6 +33,7 @@ from official.conversion.heads import (
     MultiLabel,
     MultipleChoice,
     NextSentence,
+    Ranking,
     Regression,
     SpanAnswer,
     TokenClassification,
@@ -163,6 +164,7 @@ def task_heads(
     return (
         Classification(linear("classification/output", name), texts, **pooler),
         MultiLabel(linear("multi_label/output", name), texts, **pooler),
+        Ranking(linear("ranking/output", name), texts, **pooler),
         Regression(linear("regression/output", name), texts, **pooler),
         choice
         or MultipleChoice(

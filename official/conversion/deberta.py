@@ -522,7 +522,8 @@ def _system(
     )
 
 
-_TASKS = ("classification", "multi_label", "regression", "span_answer", "token_classification")
+_TEXTS = ("classification", "multi_label", "ranking", "regression")
+_TASKS = (*_TEXTS, "span_answer", "token_classification")
 _FORM = {**FORM, "positions": "none", "segment_types": 0}
 del _FORM["disentangled"]
 _V2_FORM = dict(_FORM)

@@ -84,6 +84,10 @@ class _MultiLabel(_TextHead, heads.MultiLabel):
     pass
 
 
+class _Ranking(_TextHead, heads.Ranking):
+    pass
+
+
 class _Regression(_TextHead, heads.Regression):
     pass
 
@@ -103,7 +107,7 @@ def _heads() -> list[heads.Head]:
             [*linear(f"{kind.name}/dense", "dense"), *linear(f"{kind.name}/output", "classifier")],
             "EuroBertForSequenceClassification",
         )
-        for kind in (_Classification, _MultiLabel, _Regression)
+        for kind in (_Classification, _MultiLabel, _Ranking, _Regression)
     ]
     tokens = linear("token_classification/output", "classifier")
     return [

@@ -15,6 +15,7 @@ from official.config.heads import (
     ClassificationConfig,
     MultiLabelConfig,
     MultipleChoiceConfig,
+    RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
     TokenClassificationConfig,
@@ -31,8 +32,16 @@ from official.conversion.mapping import Row, linear
 from official.utils.errors import UserError
 
 # Problem types of classification in transformers.
-_ONE, _SEVERAL = "single_label_classification", "multi_label_classification"
+_ONE, SEVERAL = "single_label_classification", "multi_label_classification"
 _MAX_LABELS = 1_000_000
+# The activation of the scores of a ranker, in config.json: sentence-transformers 4 and 5 have
+# `RANKER: {"activation_fn": ...}`, versions before 4 the other key.
+RANKER, _OLD_RANKER = "sentence_transformers", "sbert_ce_default_activation_function"
+# What a ranker gives, and the activations of torch that give it, by the names of their classes.
+ACTIVATIONS = {
+    "logits": "torch.nn.modules.linear.Identity",
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+}
 # Fields of XLNet's objective and their keys in config.json.
 _BEAMS = {"start_beam": "start_n_top", "end_beam": "end_n_top"}
 
@@ -334,8 +343,8 @@ class Classification(TaskHead):
 
     @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        several = config.get("problem_type") == _SEVERAL
-        return _num_labels(config) != 1 and not several and super().is_in(config, has_tensors)
+        several = config.get("problem_type") == SEVERAL
+        return num_labels(config) != 1 and not several and super().is_in(config, has_tensors)
 
     @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> ClassificationConfig:
@@ -358,18 +367,48 @@ class MultiLabel(TaskHead):
 
     @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        return config.get("problem_type") == _SEVERAL and super().is_in(config, has_tensors)
+        return config.get("problem_type") == SEVERAL and super().is_in(config, has_tensors)
 
     @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> MultiLabelConfig:
-        return MultiLabelConfig(labels=_labels(config, _SEVERAL), dropout=dropout)
+        return MultiLabelConfig(labels=_labels(config, SEVERAL), dropout=dropout)
 
     @override
     def keys(self, objective: MultiLabelConfig, dropout_key: str) -> dict[str, Any]:
         return {
             **_label_keys(objective),
             dropout_key: objective.dropout,
-            "problem_type": _SEVERAL,
+            "problem_type": SEVERAL,
+        }
+
+
+class Ranking(TaskHead):
+    """A ranker: in transformers a classification with one label, of which config.json says so."""
+
+    name = "ranking"
+    objective_type = RankingConfig
+
+    @override
+    def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
+        return _is_ranker(config) and super().is_in(config, has_tensors)
+
+    @override
+    def objective(self, config: Mapping[str, Any], dropout: Any) -> RankingConfig:
+        path = ranker_activation(config)
+        for output, theirs in ACTIVATIONS.items():
+            if path in (theirs, f"torch.nn.{theirs.rpartition('.')[2]}"):
+                return RankingConfig(output=output, dropout=dropout)
+        raise ValueError(
+            f"activation_fn: {path!r} is not supported, only {' or '.join(ACTIVATIONS.values())}"
+        )
+
+    @override
+    def keys(self, objective: RankingConfig, dropout_key: str) -> dict[str, Any]:
+        return {
+            "id2label": {"0": "LABEL_0"},
+            "label2id": {"LABEL_0": 0},
+            dropout_key: objective.dropout,
+            RANKER: {"activation_fn": ACTIVATIONS[objective.output]},
         }
 
 
@@ -381,8 +420,9 @@ class Regression(TaskHead):
 
     @override
     def is_in(self, config: Mapping[str, Any], has_tensors: bool) -> bool:
-        several = config.get("problem_type") == _SEVERAL
-        return _num_labels(config) == 1 and not several and super().is_in(config, has_tensors)
+        if config.get("problem_type") == SEVERAL or _is_ranker(config):
+            return False
+        return num_labels(config) == 1 and super().is_in(config, has_tensors)
 
     @override
     def objective(self, config: Mapping[str, Any], dropout: Any) -> RegressionConfig:
@@ -496,6 +536,7 @@ KINDS: dict[str, type[Head]] = {
         Seq2SeqLM,
         Classification,
         MultiLabel,
+        Ranking,
         Regression,
         MultipleChoice,
         SpanAnswer,
@@ -529,7 +570,27 @@ def _label_keys(objective: Any) -> dict[str, Any]:
     }
 
 
-def _num_labels(config: Mapping[str, Any]) -> int:
+def ranker_activation(config: Mapping[str, Any]) -> str | None:
+    """Returns the activation of the scores of a ranker in config.json; None = it names none.
+
+    Raises:
+      ValueError: a key has another form.
+    """
+    named = config.get(RANKER) or {}
+    if not isinstance(named, Mapping):
+        raise ValueError(f"{RANKER}: {named!r}: expected an object")
+    path = named.get("activation_fn") or config.get(_OLD_RANKER)
+    if not isinstance(path, str | None):
+        raise ValueError(f"activation_fn: {path!r}: expected the path of a class")
+    return path
+
+
+def _is_ranker(config: Mapping[str, Any]) -> bool:
+    """Returns whether config.json describes a ranker."""
+    return num_labels(config) == 1 and ranker_activation(config) is not None
+
+
+def num_labels(config: Mapping[str, Any]) -> int:
     """Returns the number of labels from `num_labels`, or else from `id2label`, or else 2.
 
     Raises:
@@ -556,9 +617,9 @@ def _labels(config: Mapping[str, Any], expected: str = _ONE) -> tuple[str, ...]:
     problem = config.get("problem_type") or expected
     if problem != expected:
         raise ValueError(
-            f"problem_type: {problem!r} with {_num_labels(config)} labels is not supported"
+            f"problem_type: {problem!r} with {num_labels(config)} labels is not supported"
         )
-    labels, number = config.get("id2label"), _num_labels(config)
+    labels, number = config.get("id2label"), num_labels(config)
     if not labels or len(labels) != number:  # as in transformers
         return tuple(f"LABEL_{i}" for i in range(number))
     try:

@@ -120,6 +120,10 @@ class _MultiLabel(_TaskHead, heads.MultiLabel):
     poolings = tuple(_POOLINGS)
 
 
+class _Ranking(_TaskHead, heads.Ranking):
+    poolings = tuple(_POOLINGS)
+
+
 class _Regression(_TaskHead, heads.Regression):
     poolings = tuple(_POOLINGS)
 
@@ -140,6 +144,7 @@ def _heads() -> list[heads.Head]:
     classes = {
         _Classification: "SequenceClassification",
         _MultiLabel: "SequenceClassification",
+        _Ranking: "SequenceClassification",
         _Regression: "SequenceClassification",
         _MultipleChoice: "MultipleChoice",
         _SpanAnswer: "QuestionAnswering",

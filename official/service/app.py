@@ -184,7 +184,7 @@ class Service:
         return embed.finish(self.model, await self._computed(embed, "/embed"))
 
     async def _tei_rerank(self, request: TEIRerank) -> Any:
-        rank = Rank(query=request.query, documents=request.texts)
+        rank = Rank(query=request.query, documents=request.texts, raw=True)
         return request.response(await self._computed(rank, "/rerank"))
 
     async def _models(self) -> dict[str, Any]:

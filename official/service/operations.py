@@ -180,6 +180,11 @@ class Rank(Operation):
 
     query: str
     documents: Texts
+    raw: bool = Field(default=False, description="Before the sigmoid of a model that has one.")
+
+    @override
+    def settings(self) -> Hashable:
+        return self.raw
 
     @override
     @classmethod
@@ -193,7 +198,7 @@ class Rank(Operation):
     @override
     def run(self, model: Model, items: Sequence[tuple[str, str]]) -> Sequence[float]:
         queries, documents = zip(*items, strict=True)
-        return model.rank(queries, documents, batch_size=BATCH_SIZE).tolist()
+        return model.rank(queries, documents, batch_size=BATCH_SIZE, raw=self.raw).tolist()
 
 
 class Entity(TypedDict):

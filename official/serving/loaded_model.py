@@ -227,11 +227,15 @@ class LoadedModel(Predictor):
 
     @override
     def rank(
-        self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
+        self,
+        query: str | Sequence[str],
+        documents: Sequence[str],
+        batch_size: int = 32,
+        raw: bool = False,
     ) -> np.ndarray:
         """See `Predictor.rank`; a model of the objective `late_interaction` compares tokens."""
         if self.tasks("rank") or not self.embedder.has_late:
-            return super().rank(query, documents, batch_size)
+            return super().rank(query, documents, batch_size, raw)
         served_model.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
         queries, documents = served_model.same_length(query=queries, documents=documents)

@@ -177,7 +177,11 @@ class Predictor:
         return rows.get("score", _NO_ROWS)
 
     def rank(
-        self, query: str | Sequence[str], documents: Sequence[str], batch_size: int = 32
+        self,
+        query: str | Sequence[str],
+        documents: Sequence[str],
+        batch_size: int = 32,
+        raw: bool = False,
     ) -> np.ndarray:
         """Scores documents for a query with the objective `ranking` or `kernel_ranking`.
 
@@ -185,6 +189,8 @@ class Predictor:
           query: a query for all documents, or one for each document.
           documents: any number of documents. Documents longer than `max_length` are cut.
           batch_size: the number of documents in a batch.
+          raw: whether the scores of a model with `output: sigmoid` are those before the sigmoid.
+            They tell apart documents whose sigmoid is 1 in float32.
 
         Returns:
           The scores in the order of the documents, float32 [N]. Higher is better.
@@ -199,7 +205,9 @@ class Predictor:
         query, documents = served_model.same_length(query=queries, documents=documents)
         pairs = [query, documents]
         (name,) = module_of(head.config.type).DEFAULT
-        return self._rows(head, pairs, batch_size, name).get("scores", _NO_ROWS)
+        rows = self._rows(head, pairs, batch_size, name)
+        scores = rows.get("scores", _NO_ROWS)
+        return rows.get("logits", scores) if raw else scores
 
     def answer(
         self,

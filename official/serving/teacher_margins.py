@@ -30,7 +30,8 @@ def write(
     Each negative has a line of its own.
 
     Args:
-      model: a model with the objective `ranking`; see `Predictor.rank`.
+      model: a model with the objective `ranking`; see `Predictor.rank`. Its scores are those that
+        its loss compared, before a sigmoid.
       given: the file that `official.serving.vectors.negatives` has written.
       output: the JSON Lines to write, which appear when they are complete.
       scale: the factor of the differences of scores.
@@ -49,7 +50,8 @@ def write(
         rows = _rows(given)
         while block := list(itertools.islice(rows, ROWS)):
             queries = [row[0] for row in block for _ in row[1:]]
-            scores = iter(model.rank(queries, [text for row in block for text in row[1:]]))
+            texts = [text for row in block for text in row[1:]]
+            scores = iter(model.rank(queries, texts, raw=True))
             for query, positive, *negatives in block:
                 best = next(scores)
                 margins = scale * (best - np.array([next(scores) for _ in negatives]))

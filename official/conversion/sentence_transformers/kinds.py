@@ -4,6 +4,7 @@ A kind is a module beside this one, with a subclass of `kind.Kind`.
 """
 
 from official.conversion.sentence_transformers import folder as folders
+from official.conversion.sentence_transformers.cross_encoder import CrossEncoder
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import Kind
 from official.conversion.sentence_transformers.multi_vector_encoder import (
@@ -17,6 +18,7 @@ from official.utils.paths import AnyPath
 
 # The first kind that describes a folder, or that a model is of, is its kind.
 KINDS: tuple[Kind, ...] = (
+    CrossEncoder(),
     MultiVectorEncoder(),
     PyLate(),
     SentenceTransformer(),

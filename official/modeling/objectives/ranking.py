@@ -1,7 +1,8 @@
 """Ranks documents for a query by a score for each pair, in two ways.
 
 `Ranking` is a cross-encoder. The score is an affine map of the pooled output of [CLS] query [SEP]
-document [SEP] (Nogueira and Cho, 2019).
+document [SEP] (Nogueira and Cho, 2019). With `output: sigmoid` predictions are the sigmoid of it;
+losses and a distillation compare the scores themselves.
 
 `KernelRanking` compares the tokens. For each token of the query, K-NRM (Xiong et al., 2017) softly
 counts the tokens of the document at each level of similarity, with a Gaussian kernel for each
@@ -146,14 +147,19 @@ class Ranker(base.Objective):
         return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
 
     def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Returns `score` [N]."""
-        return {"score": ops.reshape(outputs, (-1,))}
+        """Returns `score` [N], the sigmoid of the output if that is the `link`."""
+        scores = ops.reshape(outputs, (-1,))
+        return {"score": scores if self.link is None else ops.sigmoid(scores)}
 
 
 class Ranking(Ranker, heads.Head):
     """Dropout and an affine map of the pooled output to the score."""
 
     config: RankingConfig
+
+    def __init__(self, config: RankingConfig, encoder_config: EncoderConfig, **options: Any):
+        super().__init__(config, encoder_config, **options)
+        self.link = None if config.output == "logits" else config.output
 
     @override
     def scores(

@@ -1,5 +1,7 @@
 """`rank` and `tokens`: the score of each document for a query.
 
+With `output: sigmoid` the scores are from 0 to 1, and `logits` are the same without the sigmoid.
+
 Shapes: B documents.
 """
 
@@ -28,7 +30,8 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
 
 
 def _of_texts(context: inputs.ServingContext, scored: Score) -> inputs.Signature:
-    """Makes a signature that takes `query` and `documents` and returns `scores` [B]."""
+    """Makes a signature that takes `query` and `documents` and returns outputs [B]."""
+    prompt = context.task_head.config.prompt
 
     def rank(query, documents):
         num_queries, num_documents = tf.size(query), tf.size(documents)
@@ -40,7 +43,8 @@ def _of_texts(context: inputs.ServingContext, scored: Score) -> inputs.Signature
         with tf.control_dependencies([fits]):
             # A single query is tokenized once.
             numbers = tf.minimum(tf.range(num_documents), num_queries - 1)
-        return scored(_read(query, documents, numbers, context))
+        queries = tf.strings.join([prompt, query]) if prompt else query
+        return scored(_read(queries, documents, numbers, context))
 
     return inputs.signature(rank, *inputs.texts("query", "documents"))
 
@@ -64,6 +68,10 @@ def _score(context: inputs.ServingContext) -> Score:
         text = text_mask(batch["token_ids"], batch["padding_mask"], special_ids)
         ready = head.prepare({**batch, "text_mask": text})
         encoded = context.encode(ready)
-        return {"scores": head.scores(ready, encoded, context.model.encoder)}
+        outputs = head.matched_outputs(ready, encoded, context.model.encoder)
+        scores = head.predictions_of(outputs, ready)["score"]
+        if head.link is None:
+            return {"scores": scores}
+        return {"scores": scores, "logits": tf.reshape(outputs, [-1])}
 
     return score

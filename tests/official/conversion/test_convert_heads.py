@@ -14,6 +14,7 @@ from official.config.encoders import TransformerConfig, TransformerXLConfig
 from official.config.heads import (
     ClassificationConfig,
     MultipleChoiceConfig,
+    RankingConfig,
     RegressionConfig,
     SpanAnswerConfig,
     TokenClassificationConfig,
@@ -41,6 +42,7 @@ SPAN = SpanAnswerConfig()
 BEAM = SpanAnswerConfig(form="conditional", start_beam=3, end_beam=2)
 TAGS = TokenClassificationConfig(labels=("O", "B-X", "I-X"), dropout=0.3)
 CLASSES = ClassificationConfig(labels=("no", "yes", "maybe"), dropout=0.3)
+RANKS = RankingConfig(dropout=0.3, output="sigmoid")
 
 _TAGGER = "token_classification/output"
 # System, objective, class, and one tensor with our variable that it is, transposed.
@@ -103,6 +105,16 @@ CASES = [
         "span_answer/answerable",
     ),
     *(
+        (system, RANKS, f"{name}ForSequenceClassification", tensor, "ranking/output")
+        for system, name, tensor in (
+            ("bert", "Bert", "classifier.weight"),
+            ("roberta", "Roberta", "classifier.out_proj.weight"),
+            ("albert", "Albert", "classifier.weight"),
+            ("electra", "Electra", "classifier.out_proj.weight"),
+            ("xlnet", "XLNet", "logits_proj.weight"),
+        )
+    ),
+    *(
         (system, TAGS, f"{name}ForTokenClassification", "classifier.weight", _TAGGER)
         for system, name in (
             ("bert", "Bert"),
@@ -143,9 +155,8 @@ def test_heads_are_written_and_read_again(tmp_path, kind, objective, name, tenso
     np.testing.assert_array_equal(written[tensor], variables[f"{path}/kernel"].T)
     # No class for spans or tokens has a pooler, and none of ours reads it.
     unused = ("encoder/pooler/",) if objective in (SPAN, BEAM, TAGS) else ()
-    assert any("pooler" in key or "summary" in key for key in written) == (
-        not unused and "classification" not in name.lower()
-    )
+    own = kind in ("roberta", "electra") and "Sequence" in name  # the pooler is in the classifier
+    assert any("pooler" in key or "summary" in key for key in written) == (not unused and not own)
     again = huggingface.read(tmp_path / "out")
     assert again.leftover == []
     assert again.config.encoder.pooler == (not unused)

@@ -99,9 +99,16 @@ def test_scores(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ranking", "kernel_ranking"])
-def test_documents(tmp_path, kind):
-    loaded = load(tmp_path, {"type": kind})
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"type": "ranking"},
+        {"type": "kernel_ranking"},
+        {"type": "ranking", "output": "sigmoid", "prompt": "the cat "},
+    ],
+)
+def test_documents(tmp_path, head):
+    loaded = load(tmp_path, head)
     rank = server(loaded)["rank"]
     actual = loaded.rank("the dog", TEXTS, batch_size=4)
     np.testing.assert_allclose(actual, rank(*constants(["the dog"], TEXTS))["scores"], **CLOSE)
@@ -109,6 +116,11 @@ def test_documents(tmp_path, kind):
     actual = loaded.rank(SECOND, TEXTS)
     np.testing.assert_allclose(actual, rank(*constants(SECOND, TEXTS))["scores"], **CLOSE)
     assert loaded.rank("the dog", []).shape == (0,)
+    raw = loaded.rank("the dog", TEXTS, raw=True)
+    right = loaded.rank("the dog", TEXTS)
+    if "output" in head:
+        right = np.log(right / (1 - right))
+    np.testing.assert_allclose(raw, right, **CLOSE)
 
 
 @pytest.mark.slow

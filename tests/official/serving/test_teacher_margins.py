@@ -16,7 +16,8 @@ class Lengths:
     def __init__(self):
         self.pairs = []
 
-    def rank(self, queries, documents):
+    def rank(self, queries, documents, raw):
+        assert raw
         self.pairs.append(len(documents))
         pairs = zip(queries, documents, strict=True)
         return np.array([len(document) - len(query) for query, document in pairs], np.float32)

@@ -22,7 +22,7 @@ HEADS = {
     "span_answer": ([{"type": "span_answer", "max_answer_length": 4}], ["answer"]),
     "multiple_choice": ([{"type": "multiple_choice"}], ["choose"]),
     "token_classification": ([{"type": "token_classification", "labels": TAGS}], ["tag"]),
-    "ranking": ([{"type": "ranking"}], ["rank"]),
+    "ranking": ([{"type": "ranking", "output": "sigmoid"}], ["rank"]),
     "tasks": (
         [
             {"type": "classification", "task": "one", "labels": ["no", "yes"]},

@@ -83,6 +83,37 @@ def test_cross_encoder_scores_the_pooled_output():
     assert (losses, metrics) == ({}, {})
 
 
+@pytest.mark.parametrize("loss", ["pairwise", "pointwise", "softmax"])
+def test_only_predictions_have_the_sigmoid(loss):
+    """The loss compares what is before it, as does a distillation."""
+    given = {name: tf.constant(value) for name, value in batch().items()}
+    results = {}
+    for output in ("logits", "sigmoid"):
+        model, objective = make(RankingConfig, loss=loss, output=output)
+        with tf.GradientTape() as tape:
+            ready = model.prepare(given)
+            encoded = model.encode(ready)
+            total = model.terms(ready, encoded=encoded)[0][objective.name]
+        gradients = tape.gradient(total, objective.trainable_variables)
+        outputs = objective.matched_outputs(ready, encoded, model.encoder)
+        results[output] = [total, *gradients, outputs]
+        scores = model.predictions(ready, encoded)["score"].numpy()
+        right = outputs.numpy().ravel()
+        right = 1 / (1 + np.exp(-right)) if output == "sigmoid" else right
+        np.testing.assert_allclose(scores, right, rtol=1e-12)
+    for one, other in zip(*results.values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert np.abs(results["sigmoid"][1]).max() > 0.01
+
+
+def test_the_sigmoid_of_large_scores_in_float32():
+    """Above 16 documents are equal; `rank(raw=True)` tells them apart."""
+    _, objective = make(RankingConfig, output="sigmoid")
+    given = tf.constant([[16.0], [17.0], [40.0], [0.0]], "float32")
+    scores = objective.predictions_of(given, {})["score"].numpy()
+    assert scores.tolist() == [np.float32(0.9999999), 1, 1, 0.5]
+
+
 @pytest.mark.parametrize("config", [RankingConfig, KernelRankingConfig])
 def test_the_losses_that_keras_collects_of_a_layer_are_a_list(config):
     _, objective = make(config)

@@ -72,7 +72,7 @@ MODELS = {
     "classification": (BERT, ClassificationConfig(labels=("bad", "good", "neither"))),
     "multi_label": (GPT2, MultiLabelConfig(labels=("bad", "good", "neither"), bilstm=3)),
     "regression": (XLNET, RegressionConfig()),
-    "ranking": (BERT, RankingConfig()),
+    "ranking": (BERT, RankingConfig(output="sigmoid", prompt="find ")),
     "kernel_ranking": (BERT, KernelRankingConfig()),
     "span_answer": (BERT, SpanAnswerConfig()),
     "conditional": (XLNET, SpanAnswerConfig(form="conditional")),

@@ -30,7 +30,7 @@ MODELS = {
     "modernbert": (CLASSIFICATION, MODERN),
     "xlnet": (CLASSIFICATION, XLNET),
     "causal": ({"type": "regression"}, CAUSAL),
-    "ranking": ({"type": "ranking"}, BERT),
+    "ranking": ({"type": "ranking", "output": "sigmoid"}, BERT),
     "kernel_ranking": ({"type": "kernel_ranking"}, BERT),
     "choice": ({"type": "multiple_choice"}, BERT),
     "answer": ({"type": "span_answer"}, BERT),
@@ -78,7 +78,10 @@ def expected(loaded, given, name):
         return {"logits": head.logits(model.encode(fed))}
     if "ranking" in name:
         ready = head.prepare({**fed, "text_mask": fed["padding_mask"]})
-        return {"scores": head.scores(ready, model.encode(ready))}
+        scores = head.scores(ready, model.encode(ready), model.encoder)
+        if name == "kernel_ranking":
+            return {"scores": scores}
+        return {"scores": tf.sigmoid(scores), "logits": scores}
     if name == "choice":
         scores = np.asarray(head.outputs(model.encode(fed))).reshape(-1, 3)
         chances = tf.nn.softmax(scores).numpy()
