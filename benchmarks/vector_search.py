@@ -7,7 +7,7 @@ The first form stores random vectors of the length 1 as `--mode=embed --pieces=n
 searches them with both sides, which take turns: ours, whose files are mapped, and faiss'
 IndexFlatIP, which has a copy in memory. A table shows the seconds of a search (the median of the
 rounds), queries a second, the ratio, CPU seconds, and the most memory that a search takes beside
-the vectors. Both sides have the same --threads, and find the same documents.
+the vectors. Both sides have the same --threads, a core each, and find the same documents.
 
 The second form encodes the documents of a folder of BEIR once, and searches them in each type of
 numbers: the bytes of a vector, NDCG@10, and the share of the ten nearest in float32 that is found.
@@ -36,8 +36,7 @@ def main() -> None:
     if options.model:
         losses(options.model, options.beir)
         return
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(options.threads)
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     with environments.folder(options.folder) as folder:
         if not (folder / "vectors" / stored.FILE).exists():
             store(folder / "vectors", options.vectors, options.size)
@@ -136,7 +135,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=384)
     parser.add_argument("--top_k", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--model", type=Path, help="a model, for the loss of smaller numbers")
     parser.add_argument("--beir", type=Path, help="with --model: a folder of BEIR")
     parser.add_argument(

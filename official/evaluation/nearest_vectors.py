@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from official.evaluation.max_sim import Vectors, max_sim
+from official.utils import blas
 
 # The kinds of similarity of the vectors of tokens, with `mean` of `max_sim`.
 OF_TOKENS = {"max_sim": False, "mean_max_sim": True}
-SCORES = 1 << 22  # scores that are computed at a time, 16 MB
+SCORES = 1 << 20  # scores that are computed at a time, 4 MB
 ROOM = 64  # documents that are held beside the kept ones, and as many as these
 
 
@@ -35,7 +36,8 @@ def similarity(queries: Vectors, documents: Vectors, kind: str) -> np.ndarray:
         return -np.stack([np.abs(documents - query).sum(axis=1) for query in queries])
     if kind == "euclidean":
         return -np.stack([np.linalg.norm(documents - query, axis=1) for query in queries])
-    return queries @ documents.T
+    with blas.one_thread():
+        return queries @ documents.T
 
 
 class Found(NamedTuple):
@@ -64,6 +66,18 @@ class Found(NamedTuple):
             pairs = zip((ids[number] for number in numbers), scores, strict=True)
             found = [(i, score) for i, score in pairs if score > -np.inf and (own or i != query)]
             yield query, dict(found[:top_k])
+
+
+def best_of(parts: Sequence[Found], top_k: int) -> Found:
+    """Returns the best of what was found in parts of the documents, in the order of these.
+
+    Args:
+      parts: what was found, each with numbers among all documents.
+      top_k: the maximum of K.
+    """
+    numbers, scores = (np.concatenate(tables, axis=1) for tables in zip(*parts, strict=True))
+    order = first_of(scores, min(top_k, scores.shape[1]))
+    return Found(*(np.take_along_axis(table, order, axis=1) for table in (numbers, scores)))
 
 
 class Best:
@@ -112,9 +126,10 @@ class Best:
         """Compares the next documents; see `similarity`."""
         old = self._kept
         if isinstance(documents, np.ndarray):
-            empty = ~documents.any(axis=1)
+            empty = np.flatnonzero(documents[:, 0] == 0)
+            empty = empty[~documents[empty].any(axis=1)]
         else:
-            empty = np.array([not len(document) for document in documents], bool)
+            empty = np.flatnonzero([not len(document) for document in documents])
         self._grow(min(self._top_k, self._seen + len(documents)))
         step = max(1, SCORES // max(len(documents), 1))
         for start in range(0, len(self.queries), step):
@@ -192,7 +207,7 @@ def first_of(scores: np.ndarray, count: int) -> np.ndarray:
         above = scores > threshold
         equal = scores == threshold
         room = count - above.sum(axis=1, keepdims=True)
-        chosen = above | (equal & (np.cumsum(equal, axis=1) <= room))
+        chosen = above | (equal & (np.cumsum(equal, axis=1, dtype=np.int32) <= room))
         columns = np.nonzero(chosen)[1].reshape(len(scores), count)
     else:
         columns = np.broadcast_to(np.arange(width), scores.shape)

@@ -222,8 +222,8 @@ class SparseBest:
         )
         return float(sum(mine[word] * theirs[word] for word in mine.keys() & theirs.keys()))
 
-    def add(self, documents: SparseVectors) -> None:
-        """Compares the next documents.
+    def add(self, documents: "SparseVectors | InvertedIndex") -> None:
+        """Compares the next documents, or those of an index.
 
         Raises:
           UserError: their vectors have another size.
@@ -233,7 +233,7 @@ class SparseBest:
                 f"the vectors of queries have {self.queries.size:,} words and those of documents "
                 f"{documents.size:,}: take one model for both"
             )
-        index = InvertedIndex(documents)
+        index = documents if isinstance(documents, InvertedIndex) else InvertedIndex(documents)
         for row, (old, before) in enumerate(self._found):
             new, values = index.best(*self.queries.entries(row), self._top_k)
             numbers = np.concatenate([old, new + self._seen])
@@ -241,4 +241,4 @@ class SparseBest:
             # A stable order: in a tie, documents that were added earlier come first.
             order = np.argsort(-scores, kind="stable")[: self._top_k]
             self._found[row] = numbers[order], scores[order]
-        self._seen += len(documents)
+        self._seen += index.count

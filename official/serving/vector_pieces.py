@@ -126,12 +126,10 @@ class Writer:
             options.model_dir, options.checkpoint, options.precision, options.runtime
         )
         self.embedder: Embedder = model.embedder
-        if self.embedder.is_sparse:
-            raise UserError(
-                "--pieces: the vectors of this model are sparse: remove it, and name an .npz file"
-            )
         # A piece does not depend on what its process has computed before.
         self.embedder.repeatable = True
+        plain = options.format == "npy" and options.pooling is None and options.layer is None
+        self.kind = stored.kind_of(self.embedder) if plain else "dense"
         self.layer = self.embedder.default_layer if options.layer is None else options.layer
         self.settings: EmbeddingSettings = self.embedder.settings.with_values(
             options.pooling, options.normalize, options.max_length
@@ -151,8 +149,31 @@ class Writer:
             stored.write_piece(self._folder, piece.number, self._index, blocks)
         return len(piece.texts), self.embedder.cut - cut
 
-    def vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns the vectors of texts, float32 [number of texts, D] or with all layers."""
+    def identity(self) -> dict[str, Any]:
+        """Returns the entries of a manifest that say how the vectors are made.
+
+        Raises:
+          UserError: vectors of this kind are not made as the options say.
+        """
+        if self.kind == "dense":
+            return stored.identity(self.embedder, self.settings, self.layer, self._options.prompt)
+        for name in ("normalize", "prompt"):
+            if getattr(self._options, name) is not None:
+                raise UserError(
+                    f"{name}: not supported for vectors of the kind {self.kind}, which this model "
+                    "makes: remove it"
+                )
+        self.embedder.settings = self.settings  # with another `max_length`
+        if self.kind == "sparse":
+            return stored.identity_of_sparse(self.embedder, self.settings)
+        return stored.identity_of_tokens(self.embedder)
+
+    def vectors(self, texts: Sequence[str]) -> Any:
+        """Returns the vectors of texts, as an index of their kind packs them."""
+        from official.serving.vectors import search
+
+        if self.kind != "dense":
+            return search.encoded(self.embedder, texts, "document", self._options.batch_size)
         return self.embedder.texts(
             texts,
             self.settings,
@@ -282,19 +303,19 @@ def write(
         plan = {
             "texts": count,
             "texts_checksum": counted.checksum,
-            **stored.identity(writer.embedder, writer.settings, writer.layer, options.prompt),
+            **writer.identity(),
             "precision": options.precision,
             "runtime": options.runtime,
             "format": options.format,
             "piece_size": options.size,
-            "kind": "dense",
+            "kind": writer.kind,
             "dtype": options.dtype,
             "scale": before["scale"] if before else None,
             "first_piece": before["pieces"] if before else 0,
         }
-        if options.dtype == "int8" and not before:
+        if options.dtype == "int8" and writer.kind != "sparse" and not before:
             plan["scale"] = _scale(writer, counted)
-        KINDS["dense"](plan)  # which refuses what does not go together
+        KINDS[writer.kind](plan)  # which refuses what does not go together
         _begin(folder, plan, before)
         stack.enter_context(atomic.only_one(folder / _PLAN, folder))
         atomic.remove_leftovers(folder)
@@ -341,7 +362,8 @@ def _pieces(
 def _scale(writer: Writer, texts: text_files.Counted) -> float:
     """Returns the scale of int8 that suits the first texts."""
     sample = itertools.islice(texts, dense.SAMPLE)
-    return dense.scale_of(writer.vectors([text for _, text in sample]))
+    vectors = writer.vectors([text for _, text in sample])
+    return dense.scale_of(vectors if writer.kind == "dense" else np.concatenate(vectors))
 
 
 def _check_ids(folder: AnyPath, pieces: int, texts: text_files.Counted) -> None:

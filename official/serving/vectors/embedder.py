@@ -237,6 +237,15 @@ class Embedder:
         order = np.argsort(np.concatenate(numbers))
         return SparseVectors.joined(parts, reader.size).rows(order)
 
+    @property
+    def sparse_size(self) -> int:
+        """The size of a sparse vector.
+
+        Raises:
+          UserError: the model has none.
+        """
+        return sparse_reader.SparseReader(self._source).size
+
     def checksum(self, settings: EmbeddingSettings) -> str:
         """Returns the SHA-256 of all weights, of settings and of the precision."""
         arrays = named_arrays.values(self.model.variables_by_path())

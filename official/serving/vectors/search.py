@@ -8,7 +8,7 @@ Shapes: N documents, B documents of a block, D size of a vector.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from official.evaluation.nearest_vectors import Best, Found
 from official.evaluation.sparse_vectors import SparseBest, SparseVectors
 from official.saving import text_vectors
 from official.saving.text_vectors import EmbeddingSettings
+from official.serving.vectors import stored
 from official.serving.vectors.embedder import Embedder
-from official.serving.vectors.indexes.dense import BLOCK
+from official.serving.vectors.indexes.dense import BLOCK, TOKENS_BLOCK
 from official.serving.vectors.stored import Stored
 from official.tasks import text_files, trec
 from official.utils import atomic, input_files, paths
@@ -29,7 +30,6 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
 TOP_K = 100
-TOKENS_BLOCK = 512  # documents of a block whose tokens have vectors
 
 
 def nearest(
@@ -80,20 +80,20 @@ def compared(
     Arguments and errors are those of `nearest`, which adds all blocks.
     """
     check_top_k(top_k)
-    encoded: Callable[[Embedder, Sequence[str], str, int], Any] = _encoded
-    similarity, size = settings_of(embedder).similarity, BLOCK
-    weighs = embedder.is_sparse if sparse is None else sparse
-    if weighs:
-        encoded = _weighed
-    elif getattr(embedder, "has_late", False):
-        encoded, similarity, size = _tokens, embedder.late.config.similarity, TOKENS_BLOCK
-    asked = encoded(embedder, queries, "query", batch_size)
-    best = SparseBest(asked, top_k) if weighs else Best(asked, top_k, similarity)
+    of = stored.kind_of(embedder, sparse)
+    asked = encoded(embedder, queries, "query", batch_size, of)
+    size = TOKENS_BLOCK if of == "tokens" else BLOCK
+    if of == "sparse":
+        best: Best | SparseBest = SparseBest(asked, top_k)
+    else:
+        late = of == "tokens"
+        similarity = embedder.late.config.similarity if late else settings_of(embedder).similarity
+        best = Best(asked, top_k, similarity)
 
     def vectors() -> Iterator[Any]:
         progress = Progress(count, report, unit="documents")
         for block in batched(documents, size):
-            yield encoded(embedder, block, "document", batch_size)
+            yield encoded(embedder, block, "document", batch_size, of)
             progress(len(block))
 
     return best, vectors()
@@ -105,9 +105,13 @@ def opened(embedder: Embedder, folder: str | os.PathLike) -> Stored:
     Raises:
       UserError: see `Stored`, its `check` and its `check_model`.
     """
-    if embedder.is_sparse:
-        raise UserError(f"{folder}: stored vectors are dense, and those of this model are sparse")
     vectors = Stored(folder)
+    kind = stored.kind_of(embedder)
+    if vectors.manifest["kind"] != kind:
+        raise UserError(
+            f"{vectors.folder}: its vectors are {vectors.manifest['kind']}, and those that this "
+            f"model compares are {kind}: embed the texts with it, without --pooling and --layer"
+        )
     vectors.check_model(embedder, settings_of(embedder))
     vectors.check()
     return vectors
@@ -126,7 +130,7 @@ def nearest_stored(
       batch_size: as for `nearest`.
     """
     check_top_k(top_k)
-    return vectors.index.search(_encoded(embedder, queries, "query", batch_size), top_k)
+    return vectors.index.search(encoded(embedder, queries, "query", batch_size), top_k)
 
 
 def write(
@@ -235,6 +239,24 @@ def pair_scores(
         for number, (query, document) in enumerate(pairs, start):
             scores[number] = max_sim([found[0][query]], [found[1][document]], mean)[0, 0]
     return scores
+
+
+def encoded(
+    embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int, of: str | None = None
+) -> Any:
+    """Returns the vectors of texts that are compared.
+
+    Args:
+      embedder: computes them.
+      texts: the texts.
+      kind: one of `text_vectors.PROMPTS`.
+      batch_size: the number of texts in a batch.
+      of: the kind of the vectors; None = that of the model.
+    """
+    call = {"dense": _encoded, "tokens": _tokens, "sparse": _weighed}[
+        of or stored.kind_of(embedder)
+    ]
+    return call(embedder, texts, kind, batch_size)
 
 
 def _tokens(

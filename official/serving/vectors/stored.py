@@ -55,10 +55,22 @@ def name_of(array: str, number: int, suffix: str = "npy") -> str:
     return f"{array}-{number:05}.{suffix}"
 
 
+def kind_of(embedder: "Embedder", sparse: bool | None = None) -> str:
+    """Returns the kind of the vectors by which a model searches.
+
+    Args:
+      embedder: computes them.
+      sparse: whether they are sparse; None = as the embedder has it.
+    """
+    if embedder.is_sparse if sparse is None else sparse:
+        return "sparse"
+    return "tokens" if getattr(embedder, "has_late", False) else "dense"
+
+
 def identity(
     embedder: "Embedder", settings: "EmbeddingSettings", layer: int | str, prompt: str | None
 ) -> dict[str, Any]:
-    """Returns the entries of a manifest that say how vectors are made.
+    """Returns the entries of a manifest that say how dense vectors are made.
 
     Args:
       embedder: computes them.
@@ -73,6 +85,36 @@ def identity(
         "layer": layer,
         "prompt": prompt,
         "shape": embedder.shape(layer, settings),
+    }
+
+
+def identity_of_sparse(embedder: "Embedder", settings: "EmbeddingSettings") -> dict[str, Any]:
+    """Returns the entries of a manifest that say how sparse vectors are made."""
+    return {
+        "model_checksum": embedder.checksum(settings),
+        "tokenizer": embedder.tokenizer.fingerprint,
+        "settings": {**dataclasses.asdict(settings), "similarity": "dot", "normalize": False},
+        "layer": -1,
+        "prompt": text_vectors.prompt_of("document", settings),
+        "shape": [embedder.sparse_size],
+    }
+
+
+def identity_of_tokens(embedder: "Embedder") -> dict[str, Any]:
+    """Returns the entries of a manifest that say how the vectors of tokens are made."""
+    config, settings = embedder.late.config, embedder.settings
+    return {
+        "model_checksum": embedder.checksum(settings),
+        "tokenizer": embedder.tokenizer.fingerprint,
+        "settings": {
+            **dataclasses.asdict(config),
+            "similarity": config.similarity,
+            "normalize": True,
+            "max_length": settings.max_length,
+        },
+        "layer": -1,
+        "prompt": None,
+        "shape": [config.size or embedder.config.encoder.hidden_size],
     }
 
 
@@ -163,8 +205,14 @@ class Stored:
         Raises:
           UserError: the folder is of another model, or of other settings.
         """
-        prompt = text_vectors.prompt_of("document", settings)
-        given = identity(embedder, settings, embedder.default_layer, prompt)
+        kind = kind_of(embedder)
+        if kind == "tokens":
+            given = identity_of_tokens(embedder)
+        elif kind == "sparse":
+            given = identity_of_sparse(embedder, embedder.settings)
+        else:
+            prompt = text_vectors.prompt_of("document", settings)
+            given = identity(embedder, settings, embedder.default_layer, prompt)
         wanted = json.loads(json.dumps(given))
         there = self.manifest
         if there["shape"] != wanted["shape"]:
@@ -191,7 +239,7 @@ class Stored:
 def _prompt(made: Mapping[str, Any]) -> str:
     """Returns what stood before each text."""
     settings = made["settings"]
-    name = settings["default_prompt"] if made["prompt"] is None else made["prompt"]
+    name = settings.get("default_prompt") if made["prompt"] is None else made["prompt"]
     return "" if name is None else settings["prompts"][name]
 
 

@@ -5,6 +5,7 @@ A kind is a class with the members of `base.Index`, in a module of its own, and 
 """
 
 from official.serving.vectors.indexes.base import Index
-from official.serving.vectors.indexes.dense import Dense
+from official.serving.vectors.indexes.dense import Dense, Tokens
+from official.serving.vectors.indexes.sparse import Sparse
 
-KINDS: dict[str, type[Index]] = {"dense": Dense}
+KINDS: dict[str, type[Index]] = {"dense": Dense, "tokens": Tokens, "sparse": Sparse}

@@ -1,4 +1,4 @@
-"""Dense vectors: a row for each document, of numbers of several types.
+"""Vectors of texts, a row for each document, or of their tokens, in numbers of several types.
 
 A query keeps its float32. Its product with a vector is that with the numbers that the type has
 kept, so nothing is lost but by the rounding of the documents.
@@ -6,18 +6,25 @@ kept, so nothing is lost but by the rounding of the documents.
 Shapes: Q queries, B documents of a block, D size of a vector.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import bisect
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple
 
 import ml_dtypes
 import numpy as np
 from typing_extensions import override
 
-from official.evaluation.nearest_vectors import Best, Found
+from official.evaluation.max_sim import Vectors
+from official.evaluation.nearest_vectors import Best, Found, best_of
 from official.serving.vectors.indexes.base import Block, Index
+from official.utils import blas
 from official.utils.errors import UserError
 
 BLOCK = 2048  # documents that are compared at a time
+TOKENS_BLOCK = 512  # those whose tokens have vectors
 SAMPLE = 1024  # the first documents of a folder, whose numbers say what those of int8 mean
 _STEPS = 127  # of int8, on each side of 0
 
@@ -64,9 +71,14 @@ def scale_of(sample: np.ndarray) -> float:
 
 
 class Dense(Index):
-    """Compares all vectors with all queries."""
+    """Compares all vectors with all queries.
 
-    arrays = ("vectors",)
+    Attributes:
+      block: the number of documents that are compared at a time.
+    """
+
+    arrays: ClassVar[tuple[str, ...]] = ("vectors",)
+    block = BLOCK
 
     @override
     def __init__(self, manifest: Mapping[str, Any]):
@@ -77,9 +89,10 @@ class Dense(Index):
                 "dtype: bits: they have no lengths: take --normalize or another --dtype"
             )
         self._tables: list[np.ndarray] = []
+        self._firsts: list[int] = []  # the number of the first vector of each
 
     @override
-    def pack(self, vectors: np.ndarray, ids: Sequence[str]) -> Block:
+    def pack(self, vectors: Any, ids: Sequence[str]) -> Block:
         """See the base class; `vectors` is float32 [B, D]."""
         with np.errstate(over="ignore", invalid="ignore"):
             rows = self._type.encode(vectors, self._scale)
@@ -97,32 +110,78 @@ class Dense(Index):
     @override
     def add(self, block: Block) -> None:
         self._tables.append(block["vectors"])
+        self._firsts.append(self.count)
         self.count += len(block["vectors"])
 
     @override
-    def search(self, queries: np.ndarray, top_k: int) -> Found:
+    def search(self, queries: Vectors, top_k: int) -> Found:
         """See the base class; `queries` is float32 [Q, D]."""
-        best = Best(queries, top_k, self.manifest["settings"]["similarity"])
-        for block in self._blocks():
-            best.add(self._type.decode(block, self._scale, self.shape[-1]))
-        return best.found
+        blocks = -(-self.count // self.block)
+        threads = max(1, min(len(os.sched_getaffinity(0)), blocks))
+        cuts = [self.block * (blocks * i // threads) for i in range(threads + 1)]
 
-    def _blocks(self) -> Iterator[np.ndarray]:
-        """Yields the rows of vectors, [B, ...], in blocks that do not depend on the pieces."""
-        parts: list[np.ndarray] = []
-        room = BLOCK
-        for table in self._tables:
-            start = 0
-            while start < len(table):
-                parts.append(table[start : start + room])
-                start += room
-                room -= len(parts[-1])
-                if not room:
-                    yield _joined(parts)
-                    parts, room = [], BLOCK
-        if parts:
-            yield _joined(parts)
+        def part(ends: tuple[int, int]) -> Found:
+            best = Best(queries, top_k, self.manifest["settings"]["similarity"])
+            for start in range(*ends, self.block):
+                best.add(self._documents(start, start + self.block))
+            return Found(best.found.numbers + ends[0], best.found.scores)
+
+        with blas.one_thread(), ThreadPoolExecutor(threads) as pool:
+            return best_of(list(pool.map(part, itertools.pairwise(cuts))), top_k)
+
+    def _documents(self, start: int, stop: int) -> Vectors:
+        """Returns the vectors of documents, which may be of several pieces."""
+        parts = []
+        for piece in range(bisect.bisect_right(self._firsts, start) - 1, len(self._tables)):
+            first = self._firsts[piece]
+            if first >= stop:
+                break
+            parts.append(self._part(piece, max(start - first, 0), stop - first))
+        return parts[0] if len(parts) == 1 else self._joined(parts)
+
+    def _part(self, piece: int, start: int, stop: int) -> Any:
+        """Returns the vectors of documents of a piece."""
+        return self._decoded(self._tables[piece][start:stop])
+
+    def _joined(self, parts: Any) -> Any:
+        return np.concatenate(parts)
+
+    def _decoded(self, rows: np.ndarray) -> np.ndarray:
+        return self._type.decode(rows, self._scale, self.shape[-1])
 
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+class Tokens(Dense):
+    """Compares the vectors of all tokens (MaxSim): a row for each, document after document."""
+
+    arrays = ("vectors", "lengths")
+    block = TOKENS_BLOCK
+
+    @override
+    def __init__(self, manifest: Mapping[str, Any]):
+        super().__init__(manifest)
+        self._ends: list[np.ndarray] = []  # of the documents of each piece, beginning with 0
+
+    @override
+    def pack(self, vectors: Sequence[np.ndarray], ids: Sequence[str]) -> Block:
+        """See the base class; `vectors` is float32 [tokens, D] for each document."""
+        lengths = np.array([len(each) for each in vectors], np.int32)
+        of_tokens = [i for i, length in zip(ids, lengths, strict=True) for _ in range(length)]
+        rows = np.concatenate([np.zeros((0, *self.shape), np.float32), *vectors])
+        return {**super().pack(rows, of_tokens), "lengths": lengths}
+
+    @override
+    def add(self, block: Block) -> None:
+        self._tables.append(block["vectors"])
+        self._firsts.append(self.count)
+        self._ends.append(np.cumsum([0, *block["lengths"]]))
+        self.count += len(block["lengths"])
+
+    @override
+    def _part(self, piece: int, start: int, stop: int) -> list[np.ndarray]:
+        ends = self._ends[piece][start : stop + 1]
+        rows = self._decoded(self._tables[piece][ends[0] : ends[-1]])
+        return np.split(rows, ends[1:-1] - ends[0])
+
+    @override
+    def _joined(self, parts: list[list[np.ndarray]]) -> list[np.ndarray]:
+        return list(itertools.chain.from_iterable(parts))

@@ -1,5 +1,7 @@
 """Vectors of tokens of a model folder: as in training, in searches, in reranking and in exports."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,9 +13,10 @@ from official.conversion import converted_model, huggingface
 from official.evaluation import max_sim
 from official.modeling.model import Model
 from official.saving import model_folder
-from official.serving import reranking
+from official.serving import reranking, vector_pieces
 from official.serving.export import saved_model
 from official.serving.signatures import table
+from official.serving.vector_pieces import Options
 from official.serving.vectors import search
 from official.tasks import trec
 from official.tokenizers.pair_packing import pack_texts
@@ -145,3 +148,44 @@ def test_what_is_refused(made, tmp_path):
         bare.token_vectors(["a"])
     with pytest.raises(UserError, match="rank: this model has no objective ranking"):
         bare.rank("a", ["b"])
+
+
+def test_stored_vectors_of_tokens(made, tmp_path):
+    """They are searched as the texts are, in pieces, and appended to, in smaller numbers too."""
+    model, texts = official.load(made[0]), [*TEXTS, "on and on", "a mat", "dogs"]
+    for name, rows in (("all", range(8)), ("first", range(5)), ("last", range(5, 8))):
+        lines = "".join(f"d{i}\t{texts[i]}\n" for i in rows)
+        (tmp_path / f"{name}.tsv").write_text(lines)
+    wanted = model.search(QUERIES, texts, top_k=8)
+    for dtype, atol in (("float32", 1e-5), ("bfloat16", 0.05), ("int8", 0.05)):
+        options, out = Options(str(made[0]), size=2, dtype=dtype), tmp_path / dtype
+        vector_pieces.write(options, tmp_path / "first.tsv", out, report=len)
+        vector_pieces.write(options, tmp_path / "last.tsv", out, report=len, append=True)
+        record = json.loads((out / "_vectors.json").read_text())
+        assert [record[key] for key in ("kind", "texts", "pieces", "shape")] == [
+            "tokens",
+            8,
+            5,
+            [5],
+        ]
+        numbers, scores = model.search(QUERIES, vectors=out, top_k=8)
+        assert (scores[:, -1] == -np.inf).all() and (numbers[:, -1] == 1).all()  # the empty text
+        by_number = [
+            np.take_along_axis(of, np.argsort(rows, axis=1), axis=1)
+            for rows, of in ((numbers, scores), wanted)
+        ]
+        np.testing.assert_allclose(*by_number, atol=atol)
+    assert np.load(tmp_path / "int8" / "vectors-00000.npy").dtype == np.int8
+    tokens = [len(x) for x in model.token_vectors(texts)]
+    lengths = [np.load(tmp_path / "float32" / f"lengths-0000{i}.npy") for i in range(5)]
+    assert np.concatenate(lengths).tolist() == [tokens[0], 0, *tokens[2:]]
+    pooled = Options(str(made[0]), pooling="mean", normalize=True)
+    vector_pieces.write(pooled, tmp_path / "all.tsv", tmp_path / "pooled", report=len)
+    with pytest.raises(
+        UserError, match="its vectors are dense, and those that this model compares"
+    ):
+        model.search(QUERIES, vectors=tmp_path / "pooled")
+    with pytest.raises(UserError, match="normalize: not supported for vectors of the kind tokens"):
+        vector_pieces.write(
+            Options(str(made[0]), normalize=True), tmp_path / "all.tsv", tmp_path / "x", report=len
+        )

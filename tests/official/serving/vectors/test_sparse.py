@@ -13,9 +13,11 @@ from official.conversion import huggingface
 from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.model import Model
 from official.saving import model_folder, text_vectors
+from official.serving import vector_pieces
 from official.serving.export import litert, saved_model
 from official.serving.signatures import table
 from official.serving.signatures.inputs import TOKENS
+from official.serving.vector_pieces import Options
 from official.serving.vectors import negatives
 from official.tasks import trec
 from official.tokenizers.pair_packing import pack_texts
@@ -212,6 +214,34 @@ def test_the_settings_of_the_folder_and_other_runtimes(model, tmp_path):
     np.testing.assert_allclose(as_dense(outputs, expected.shape[1]), expected, **CLOSE)
 
 
+def test_stored_vectors(model, tmp_path):
+    """They are searched as the texts are, in pieces, and appended to."""
+    loaded, texts = official.load(model[0]), [*TEXTS, "on and on", "a cat", "dogs ran"]
+    for name, rows in (("first", range(5)), ("last", range(5, 8))):
+        lines = "".join(f"d{i}\t{texts[i]}\n" for i in rows)
+        (tmp_path / f"{name}.tsv").write_text(lines)
+    options, out = Options(str(model[0]), size=2), tmp_path / "out"
+    vector_pieces.write(options, tmp_path / "first.tsv", out, report=len)
+    vector_pieces.write(options, tmp_path / "last.tsv", out, report=len, append=True)
+    record = json.loads((out / "_vectors.json").read_text())
+    assert [record[key] for key in ("kind", "texts", "pieces")] == ["sparse", 8, 5]
+    asked = ["a cat sat", "the dog", ""]
+    wanted = loaded.search(asked, texts, top_k=8)
+    for _ in range(2):  # the second search has the indexes of the first one
+        numbers, scores = loaded.search(asked, vectors=out, top_k=8)
+        np.testing.assert_array_equal(numbers, wanted[0])
+        np.testing.assert_allclose(scores, wanted[1], **CLOSE)
+    assert (numbers[2] == -1).all() and not np.isin(numbers, EMPTY).any()
+    words = [np.load(out / f"words-0000{i}.npy") for i in range(5)]
+    np.testing.assert_array_equal(np.concatenate(words), loaded.encode(texts, sparse=True).ids)
+    with pytest.raises(UserError, match="dtype: int8: sparse vectors have float32: remove it"):
+        other = Options(str(model[0]), dtype="int8")
+        vector_pieces.write(other, tmp_path / "first.tsv", tmp_path / "int8", report=len)
+    with pytest.raises(UserError, match="prompt: not supported for vectors of the kind sparse"):
+        other = Options(str(model[0]), prompt="query")
+        vector_pieces.write(other, tmp_path / "first.tsv", tmp_path / "x", report=len)
+
+
 @pytest.mark.slow
 def test_commands(model, tmp_path):
     folder, expected = model
@@ -232,7 +262,7 @@ def test_commands(model, tmp_path):
         ([f"--output={tmp_path}/v.npy"], "the vectors are sparse: name a .npz or .jsonl file"),
         ([f"--output={tmp_path}/w.npz", "--pooling=max"], "--pooling: not supported for sparse"),
         ([f"--output={tmp_path}/w.npz", "--nosparse"], "dense: name a .npy or .jsonl file"),
-        ([f"--output={tmp_path}/w", "--pieces=npy"], "--pieces: the vectors of this model are"),
+        ([f"--output={tmp_path}/w", "--pieces=npy", "--normalize"], "normalize: not supported for"),
         ([f"--output={tmp_path}/w.npz", "--layer=1"], "not supported for sparse vectors"),
     ):
         assert message in commands.run("official.main", *given, *more, status=2).stderr

@@ -390,7 +390,7 @@ def test_vectors_that_do_not_suit_are_refused(model, vectors, tmp_path):
             f"its vectors are of another model, checkpoint, precision or runtime than this one: "
             f"{other}"
         )
-    assert "kind: 'tree' is not one of dense" in of(kind="tree")
+    assert "kind: 'tree' is not one of dense, tokens, sparse" in of(kind="tree")
     assert "the files have 23 vectors, and _vectors.json says 22" in of(texts=22)
     assert "only one vector of a text in .npy files is searched" in of(format="parquet")
     assert "only one vector of a text in .npy files is searched" in of(shape=[3, 12])
