@@ -125,7 +125,8 @@ install-parity-%: tests/parity/requirements-%.txt
 
 always:
 
-parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready
+parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready \
+  .parity/model2vec/.ready
 
 # PARITY='-k test_bert_parity' runs a part, as .ci/run does.
 parity: .venv/.ready parity-environments

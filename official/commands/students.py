@@ -12,6 +12,11 @@ An ELMo that reads a table of the words of its vocabulary, in the place of their
 
   python -m official.commands.students --teacher=ELMO --word_table \
       --output=FASTER
+
+Static vectors of the pieces of any encoder, as model2vec makes them: a text takes microseconds.
+
+  python -m official.commands.students --teacher=MODEL --static --dimensions=256 \
+      --output=STATIC
 """
 
 from absl import flags
@@ -53,6 +58,31 @@ def define_flags() -> None:
         "Of an ELMo: keep all layers, and put a table of the vectors of the vocabulary's words in "
         "the place of the convolutions over characters. Other words are <UNK> then.",
     )
+    flags.DEFINE_bool(
+        "static",
+        False,
+        "Make static vectors: each piece is read alone, its vector is the mean of all states, and "
+        "a text has the mean of the vectors of its pieces.",
+    )
+    flags.DEFINE_string(
+        "dimensions",
+        "256",
+        "--static: the size of the vectors, which are the first principal components: a number; "
+        "below 1, as many as keep this share of the variance; or all.",
+    )
+    flags.DEFINE_float(
+        "sif_coefficient",
+        1e-4,
+        "--static: a; a piece with the probability p has the factor a / (a + p). 0 = none.",
+        0,
+    )
+    flags.DEFINE_string(
+        "frequencies",
+        None,
+        "--static: a file of texts in which pieces are counted: .jsonl, .tsv, .parquet, or one "
+        "text a line. Without it, the places of pieces in the vocabulary say how frequent they "
+        "are.",
+    )
     flags.DEFINE_integer("seed", 0, "The seed of the fresh weights.", 0)
     flags.DEFINE_string("output", None, "Model folder to write. It must not exist.")
 
@@ -64,6 +94,9 @@ def main(argv: list[str]) -> None:
     atomic.check_new(FLAGS.output)
     if FLAGS.word_table:
         _write_word_table()
+        return
+    if FLAGS.static:
+        _write_static()
         return
     errors.require(FLAGS, "layers")
     from official.saving import derived_models, model_folder
@@ -89,14 +122,53 @@ def _write_word_table() -> None:
     """Writes an ELMo with a table of words."""
     from official.saving import derived_models, model_folder
 
-    if FLAGS.layers:
-        raise errors.UserError(
-            "--layers: not supported with --word_table, which keeps all layers; remove it"
-        )
+    _refuse_layers("--word_table")
     config, tokenizer, model = model_folder.restore(FLAGS.teacher, FLAGS.checkpoint)
     config, arrays = derived_models.with_word_table(config, tokenizer, model, FLAGS.teacher)
     model_folder.write_new(config, tokenizer, arrays, FLAGS.output)
     print(f"wrote {FLAGS.output}: a table of {len(tokenizer.pieces):,} words")
+
+
+def _write_static() -> None:
+    """Writes a model of static vectors."""
+    from official.saving import model_folder, static_vectors
+    from official.serving import loaded_model
+    from official.tasks import text_files
+    from official.utils import strict
+
+    _refuse_layers("--static")
+    model = loaded_model.load(FLAGS.teacher, FLAGS.checkpoint)
+    texts = None
+    if FLAGS.frequencies:
+        texts = (text for _, text in text_files.texts_of(FLAGS.frequencies))
+    student = static_vectors.make(
+        model.embedder.pieces,
+        model.config,
+        model.tokenizer,
+        static_vectors.parse(FLAGS.dimensions),
+        FLAGS.sif_coefficient,
+        texts,
+    )
+    model_folder.write_new(
+        student.config,
+        model.tokenizer,
+        {static_vectors.TABLE: student.table},
+        FLAGS.output,
+        embedding=strict.to_dict(student.settings),
+    )
+    size = student.table.shape[1]
+    print(
+        f"wrote {FLAGS.output}: {student.pieces:,} pieces, vectors of {size} with "
+        f"{student.share:.1%} of the variance"
+    )
+
+
+def _refuse_layers(flag: str) -> None:
+    """Refuses --layers beside a flag that reads all layers."""
+    if FLAGS.layers:
+        raise errors.UserError(
+            f"--layers: not supported with {flag}, which keeps all layers; remove it"
+        )
 
 
 run = command_line.Command(main, define_flags, required=_REQUIRED)

@@ -116,7 +116,8 @@ class DistillationConfig(ObjectiveConfig):
     def __post_init__(self):
         above(self, 0, "temperature")
         at_least(self, 0, *TERMS, "relation_heads")
-        at_least(self, 1, "relation_layer", "teacher_layers", "teacher_size")
+        at_least(self, 1, "relation_layer", "teacher_size")
+        at_least(self, 0, "teacher_layers")
         one_of("positions", self.positions, ["real", "masked"])
         one_of("texts", self.texts, TEXTS)
         one_of("projection", self.projection, PROJECTIONS)
@@ -240,6 +241,11 @@ class DistillationConfig(ObjectiveConfig):
             raise ValueError(
                 f"encoder.type: {encoder.type} does not return its attention scores: take "
                 "transformer, or remove relation and scores"
+            )
+        if self.hidden and not encoder.num_layers:
+            raise ValueError(
+                f"encoder.type: {encoder.type} has no layers to match: remove hidden; logits "
+                "matches vectors of texts"
             )
 
     def check_teacher(self, student: EncoderConfig, teacher: EncoderConfig) -> None:

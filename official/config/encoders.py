@@ -1,10 +1,12 @@
 """Configs of the encoders: sizes and structure.
 
 The encoders are the transformer (BERT, its successors and GPT-2), Transformer-XL (also XLNet), the
-encoder-decoder (T5) and the bidirectional language model of ELMo.
+encoder-decoder (T5), the bidirectional language model of ELMo, and static vectors (model2vec).
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Self
 
 from typing_extensions import override
 
@@ -782,4 +784,63 @@ class BilmConfig(EncoderConfig):
         return 2 * self.num_layers, self.memory_length, self.cell_size + self.projection_size
 
 
-PARTS = (TransformerConfig, TransformerXLConfig, EncoderDecoderConfig, BilmConfig)
+@dataclasses.dataclass(frozen=True)
+class StaticConfig(EncoderConfig):
+    """Static vectors: a piece has the same vector in every text, as in model2vec.
+
+    The pooled output is the vector of a text: the mean over its tokens that count, 0 if none does.
+
+    Attributes:
+      vocab_size: the number of pieces; None = the size of the tokenizer's vocabulary.
+      hidden_size: D.
+      num_rows: R, the rows of the table, if pieces share them (model2vec's quantized vocabulary):
+        each piece then has the number of its row, and a weight. None = each piece has its own row.
+      skipped_ids: the tokens that do not count; None = the special tokens of the tokenizer, of
+        which the unknown token is one. model2vec skips that, too; sentence-transformers counts it.
+      dropout: the dropout rate of the vectors of tokens.
+      initializer: the distribution of the initial weights, of heads as well: `normal` or
+        `truncated_normal`.
+      initializer_range: the standard deviation of the distribution.
+    """
+
+    type = "static"
+    has_token_table = False
+    pools_texts = True
+
+    vocab_size: int | None = None
+    hidden_size: int = 256
+    num_rows: int | None = omitted()
+    skipped_ids: tuple[int, ...] | None = None
+    dropout: float = 0.0
+    initializer: str = "normal"
+    initializer_range: float = 0.02
+
+    # Heads and tools read these of every encoder. A row has no limit of its length.
+    embedding_size = None
+    num_layers = 0
+    num_heads = 0
+    max_positions = 2**16
+    segment_types = 0
+    pooler = True
+    pooled_position = "first"
+    layout = "cls_first"
+    activation = "gelu_tanh"
+    norm_epsilon = 1e-12
+
+    def __post_init__(self):
+        at_least(self, 1, "vocab_size", "hidden_size", "num_rows")
+        at_least(self, 0, "initializer_range")
+        dropout_rate(self, "dropout")
+        one_of("initializer", self.initializer, INITIALIZERS)
+        if any(i < 0 for i in self.skipped_ids or ()):
+            raise ValueError(f"skipped_ids: {list(self.skipped_ids or ())}: ids begin at 0")
+
+    @override
+    def of_vocabulary(self, size: int, special_ids: Sequence[int]) -> Self:
+        known = super().of_vocabulary(size, special_ids)
+        if self.skipped_ids is not None:
+            return known
+        return dataclasses.replace(known, skipped_ids=tuple(special_ids))
+
+
+PARTS = (TransformerConfig, TransformerXLConfig, EncoderDecoderConfig, BilmConfig, StaticConfig)

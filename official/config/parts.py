@@ -5,7 +5,7 @@ layer or function that runs it is in the module that `official.config.registry.m
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from official.config.blocks import Norm
@@ -69,6 +69,8 @@ class EncoderConfig(Part):
       reads_characters: whether it reads the characters of words.
       mixes_layers: whether vectors of texts are pooled from a mix of all layers, without the marks
         of a sentence (ELMo).
+      pools_texts: whether the pooled output is the vector of a text as such (static vectors), which
+        objectives of such vectors then pool.
       recomputes: whether it supports `recipe.recompute`.
       adapter_size: the bottleneck of the adapters of each layer; None = there are none.
       activation: the activation of hidden layers in heads.
@@ -107,6 +109,7 @@ class EncoderConfig(Part):
     gives_scores: ClassVar[bool] = False
     has_token_table: ClassVar[bool] = True
     mixes_layers: ClassVar[bool] = False
+    pools_texts: ClassVar[bool] = False
     recomputes: ClassVar[bool] = False
 
     # Subclasses have these as fields, or compute them from other fields.
@@ -185,6 +188,17 @@ class EncoderConfig(Part):
         """Returns the largest distance that a layer, counted from 0, attends to; None = any."""
         del layer
         return None
+
+    def of_vocabulary(self, size: int, special_ids: Sequence[int]) -> Self:
+        """Returns the encoder with what it leaves to the tokenizer of the data.
+
+        Args:
+          size: the number of pieces.
+          special_ids: the ids of the special tokens.
+        """
+        del special_ids
+        known = self.vocab_size is not None
+        return self if known else dataclasses.replace(self, vocab_size=size)
 
     def without_memory(self) -> Self:
         """Returns the encoder for rows that do not continue each other."""

@@ -246,6 +246,11 @@ class SentenceEmbeddingConfig(ReaderConfig):
                 "pooling: reads the pooled output: set encoder.pooler to true, or take another "
                 "pooling"
             )
+        if encoder.pools_texts and self.poolings != ("pooled",):
+            raise ValueError(
+                f"pooling: {self.pooling}: encoder.type: {encoder.type} pools texts itself, "
+                "without special tokens: take pooled"
+            )
         if encoder.mixes_layers and self.mix is None:
             message = "the vectors of an ELMo are pooled from a mix: give one, such as mix: {}"
             raise ValueError(f"mix: missing: {message}")

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from official.conversion import (
     generation,
     generators,
     gpt2,
+    model2vec,
     modernbert,
     t5,
     tokenizer_files,
@@ -35,12 +36,12 @@ from official.conversion import (
     xlnet,
 )
 from official.conversion.heads import name_of
-from official.conversion.sentence_transformers import kinds
+from official.conversion.sentence_transformers import kinds, static_embedding
 from official.conversion.sentence_transformers.kind import without
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
-from official.saving import derived_models, generation_settings
+from official.saving import derived_models, generation_settings, named_arrays
 from official.saving.model_folder import ModelFolder
 from official.tokenizers import file_formats
 from official.utils import atomic, json_files, paths
@@ -77,12 +78,14 @@ CONFIG = "config.json"
 def read(folder: str | os.PathLike) -> converted_model.Converted:
     """Reads a folder of `save_pretrained`, with the generator of an ELECTRA or a DeBERTa in it.
 
-    The folder may be one of sentence-transformers, whose settings are read too.
+    The folder may be one of sentence-transformers, whose settings are read too, or of model2vec.
 
     Raises:
       UserError: a file is missing or broken, or the model type is not supported.
     """
     folder = paths.path(folder)
+    if model2vec.describes(folder):
+        return model2vec.read(folder)
     found = kinds.find(folder)
     if found is None:
         return _read(folder)[0]
@@ -200,12 +203,18 @@ def fine_tuning_of(config: configs.ResolvedConfig) -> FineTuning:
     return found if found.suits is None or found.suits(config) else USUAL
 
 
-def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str) -> None:
+def write(
+    model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: str
+) -> Sequence[str]:
     """Writes a model folder as a folder that `from_pretrained` reads.
 
     The generator of an ELECTRA is written to a folder inside `output`, and the weights of a
     DeBERTa's generator to a file. If the model is of a kind of sentence-transformers, such as one
-    with `embedding.json`, `output` is also a folder of sentence-transformers.
+    with `embedding.json`, `output` is also a folder of sentence-transformers. Static vectors become
+    a folder of model2vec, which sentence-transformers reads too.
+
+    Returns:
+      Sentences about what is different there.
 
     Raises:
       UserError: `model_dir` is not a model folder, transformers has no class for the model, or
@@ -213,6 +222,10 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
     """
     source = ModelFolder.open(model_dir, checkpoint)
     whole, tokenizer, model = source.config, source.tokenizer, source.model()
+    if whole.encoder.pools_texts:
+        arrays = named_arrays.values(model.variables_by_path())
+        with atomic.folder(output, CONFIG) as temporary:
+            return static_embedding.write(source, arrays, temporary)
     kind = kinds.kind_of(source)
     config = without_distillation(whole)
     config = config if kind is None else kind.network(config)
@@ -247,6 +260,7 @@ def write(model_dir: str | os.PathLike, output: str | os.PathLike, checkpoint: s
             safetensors.numpy.save_file(tensors, temporary / name, metadata={"format": "pt"})
         if settings is not None:
             (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+    return ()
 
 
 def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:

@@ -136,7 +136,7 @@ def _write(target: str, input: str | os.PathLike, output: str, checkpoint: str) 
     if target == "hf":
         from official.conversion import huggingface
 
-        huggingface.write(input, output, checkpoint)
+        lines += huggingface.write(input, output, checkpoint)
     else:
         from official.conversion import elmo
 

@@ -38,7 +38,7 @@ _TORCH_FILES = ("*.bin", "*.pth", "*.pt", "*.ckpt")
 # Torch files of a training run that are not weights.
 _OTHERS = ("training_args", "optimizer", "scheduler", "scaler", "rng_state")
 # Prefixes of the types of floats below 16 bits in safetensors.
-_SHORT = ("F8", "F6", "F4")
+_SHORT = ("F8_", "F6_", "F4")
 _COMPILED = "_orig_mod."  # torch.compile puts it before the names of tensors
 # {unused tensor of TensorFlow's classes: the tensor that they read} (ALBERT).
 _READ = {"predictions.decoder.bias": "predictions.bias"}

@@ -32,7 +32,7 @@ from official.tokenizers.wordpiece import WordPiece, clean, space_words
 from official.utils import progress
 from official.utils.errors import UserError
 
-_UNUSED = re.compile(r"\[unused\d+\]")
+UNUSED = re.compile(r"\[unused\d+\]")
 _KINDS = sentencepiece_model_pb2.ModelProto.SentencePiece
 _LINES = 10_000  # at a time
 # A word that may be chosen from a text: letters with their marks, and digits inside. A run of a
@@ -163,7 +163,7 @@ def includes(new: Tokenizer, old: Tokenizer) -> bool:
     """
     lacking = {*old.pieces}.difference(new.pieces)
     same = type(new) is type(old) and new.splitting() == old.splitting()
-    return same and all(map(_UNUSED.fullmatch, lacking))
+    return same and all(map(UNUSED.fullmatch, lacking))
 
 
 def spelled_by(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -219,7 +219,7 @@ def _of_wordpiece(
     pieces = list(tokenizer.pieces)
     spare = [
         i for i, piece in enumerate(pieces)
-        if _UNUSED.fullmatch(piece) and i not in tokenizer.added and i not in tokenizer.special_ids
+        if UNUSED.fullmatch(piece) and i not in tokenizer.added and i not in tokenizer.special_ids
     ]  # fmt: skip
     rows: dict[int, list[int]] = {}
     known = set(pieces)

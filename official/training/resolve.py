@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from official import config as configs
@@ -47,9 +47,10 @@ def resolve(
     resolved = _started(resolved, initial)
     if init:
         resolved = _with_vocabulary(resolved, paths.path(init) / "tokenizer", data)
-    objectives = tuple(o.for_tokenizer(data.tokenizer) for o in resolved.objectives)
+    tokenizer = data.tokenizer
+    objectives = tuple(o.for_tokenizer(tokenizer) for o in resolved.objectives)
     resolved = dataclasses.replace(resolved, objectives=objectives)
-    resolved = fill_in(resolved, data.tokenizer.vocab_size, data.labels)
+    resolved = fill_in(resolved, tokenizer.vocab_size, data.labels, tokenizer.special_ids)
     return teachers.described(resolved)
 
 
@@ -114,8 +115,9 @@ def fill_in(
     config: ResolvedConfig,
     vocab_size: int,
     labels: Mapping[str, tuple[str, ...]] | None = None,
+    special_ids: Sequence[int] = (),
 ) -> ResolvedConfig:
-    """Fills in the vocabulary size and the labels of a config from its data.
+    """Fills in the vocabulary and the labels of a config from its data.
 
     The objectives are then checked against the encoder, which the config itself may not have.
 
@@ -123,14 +125,13 @@ def fill_in(
       config: a result of `inherit`.
       vocab_size: the size of the data's tokenizer.
       labels: the names of the classes by the names of the tasks.
+      special_ids: the special tokens of that tokenizer.
 
     Raises:
       UserError: the config does not suit the data.
     """
-    encoder = config.encoder
-    check_vocabulary(encoder, vocab_size)
-    if encoder.vocab_size is None:
-        encoder = dataclasses.replace(encoder, vocab_size=vocab_size)
+    check_vocabulary(config.encoder, vocab_size)
+    encoder = config.encoder.of_vocabulary(vocab_size, special_ids)
     objectives = tuple(_labeled(o, labels_for(o, labels)) for o in config.objectives)
     check_encoder(objectives, encoder, config.name)
     check_trainable(config.recipe, encoder, config.name)

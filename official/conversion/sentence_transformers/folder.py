@@ -128,7 +128,7 @@ def write(
     path: AnyPath,
     modules: Sequence[tuple[str, str]],
     settings: Mapping[str, Any],
-    transformer: Mapping[str, Any],
+    transformer: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the files that all kinds have, and the folders of the modules.
 
@@ -136,7 +136,7 @@ def write(
       path: the folder, which exists.
       modules: the class of each module with its packages, and its folder; "" = `path`.
       settings: the content of `config_sentence_transformers.json`.
-      transformer: the content of `sentence_bert_config.json`.
+      transformer: the content of `sentence_bert_config.json`; None = there is no Transformer.
     """
     listed = [
         {"idx": i, "name": str(i), "path": place, "type": kind}
@@ -145,7 +145,8 @@ def write(
     for _, place in modules:
         (path / place).mkdir(exist_ok=True)
     for name, value in {MODULES: listed, TRANSFORMER: transformer, SETTINGS: settings}.items():
-        write_json(path / name, value)
+        if value is not None:
+            write_json(path / name, value)
 
 
 def transformer(task: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ Shapes: I input and O output of the Dense.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
@@ -34,7 +35,7 @@ from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
-_PACKAGE = "sentence_transformers.models."  # of the classes, in versions before 6
+PACKAGE = "sentence_transformers.models."  # of the classes, in versions before 6
 _POOLING, _DENSE = "1_Pooling", "2_Dense"
 _KINDS = ("query", "document")  # of texts in a search; also the names of their prompts
 
@@ -113,7 +114,23 @@ def _settings(folder: Folder, converted: Converted) -> EmbeddingSettings:
       UserError: a file is missing or damaged, or a setting is not supported.
     """
     poolings, include_prompt = _pooling(folder.place("Pooling") / "config.json")
-    general, source = folder.settings, folder.source
+    values = {
+        "pooling": poolings,
+        "normalize": "Normalize" in folder.chain,
+        "max_length": folders.max_length(folder, converted),
+        "include_prompt": include_prompt,
+        **shared(folder),
+    }
+    return strict.build(EmbeddingSettings, values, folder.source)
+
+
+def shared(folder: Folder) -> dict[str, Any]:
+    """Returns the values for `EmbeddingSettings` in the file that all folders have.
+
+    Raises:
+      UserError: a value has the wrong type.
+    """
+    general = folder.settings
     prompts = folder.prompts()
     if any(prompts.values()):
         # sentence-transformers puts these two first, and they are empty if no file has them:
@@ -122,17 +139,23 @@ def _settings(folder: Folder, converted: Converted) -> EmbeddingSettings:
     else:
         prompts = {}
     default = general.get("default_prompt_name")
-    values = {
-        "pooling": poolings,
-        "normalize": "Normalize" in folder.chain,
-        "max_length": folders.max_length(folder, converted),
+    return {
         "prompts": prompts,
         "default_prompt": default if default in prompts else None,
-        "include_prompt": include_prompt,
         "similarity": general.get("similarity_fn_name") or "cosine",
         "size": general.get("truncate_dim"),
     }
-    return strict.build(EmbeddingSettings, values, source)
+
+
+def written(settings: EmbeddingSettings) -> dict[str, Any]:
+    """Returns the content of the file that all folders have."""
+    return {
+        "model_type": SentenceTransformer.model_type,
+        "prompts": _prompts(settings),
+        "default_prompt_name": settings.default_prompt,
+        "similarity_fn_name": settings.similarity,
+        **({} if settings.size is None else {"truncate_dim": settings.size}),
+    }
 
 
 def _objective(
@@ -192,16 +215,9 @@ def write(
         **{switch: name in theirs for name, switch in _SWITCHES.items()},
         "include_prompt": settings.include_prompt,
     }
-    general = {
-        "model_type": SentenceTransformer.model_type,
-        "prompts": _prompts(settings),
-        "default_prompt_name": settings.default_prompt,
-        "similarity_fn_name": settings.similarity,
-        **({} if settings.size is None else {"truncate_dim": settings.size}),
-    }
-    modules = [(f"{_PACKAGE}{kind}", place) for kind, place in kinds.items()]
+    modules = [(f"{PACKAGE}{kind}", place) for kind, place in kinds.items()]
     transformer = {"max_seq_length": max_length, "do_lower_case": False}
-    folders.write(folder, modules, general, transformer)
+    folders.write(folder, modules, written(settings), transformer)
     folders.write_json(folder / _POOLING / "config.json", pooling)
     if learned is not None:
         names = ("kernel", "bias") if learned.bias else ("kernel",)

@@ -446,6 +446,30 @@ class Embedder:
 
         return self._function((kind, max_length), packed, computed, ("scored",))
 
+    def pieces(self, ids: Sequence[int] | np.ndarray, batch_size: int = 256) -> np.ndarray:
+        """Computes a vector for each piece, which is alone in a row with the special tokens.
+
+        Args:
+          ids: the ids of the pieces.
+          batch_size: the number of pieces in a batch.
+
+        Returns:
+          float32 [number of pieces, D]: the means over all states of the rows, those of special
+          tokens too.
+        """
+        layer = self._number(self.default_layer)
+        sequences = [np.array([i], np.int32) for i in ids]
+        if self.tokenizer.reads_words:
+            names = (self.tokenizer.pieces[i].encode() for i in ids)
+            sequences = [np.array([name], object) for name in names]
+        vectors = np.zeros((len(ids), self.config.encoder.hidden_size), np.float32)
+        graph = self._graph(layer, self.max_length)
+        for rows, outputs in self._batches(graph, sequences, batch_size, self.max_length):
+            real = outputs["padding_mask"][..., None]  # [B, T, 1]
+            total = np.sum(outputs["states"] * real, axis=1, dtype=np.float32)
+            vectors[rows] = total / real.sum(axis=1)
+        return vectors
+
     def _sequences(self, texts: list[str]) -> list[np.ndarray]:
         """Returns the ids of each text, or its words in UTF-8 if the encoder reads these."""
         if not self.tokenizer.reads_words:

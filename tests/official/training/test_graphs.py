@@ -25,6 +25,7 @@ from official.config.encoders import (
     Disentangled,
     EncoderDecoderConfig,
     LocalAttention,
+    StaticConfig,
     TransformerConfig,
     TransformerXLConfig,
 )
@@ -98,6 +99,10 @@ ELMO = BilmConfig(
     **SIZES, character_size=4, filters=((1, 5), (2, 3)), highway_layers=1, cell_size=9,
     projection_size=6, initializer_range=0.3,
 )  # fmt: skip
+
+STATIC = StaticConfig(
+    vocab_size=V, hidden_size=12, skipped_ids=(0, 5), dropout=0.1, initializer_range=0.3
+)
 
 PAIRS = (MaskedLMConfig(), SentencePairConfig(), SpanBoundaryConfig(offset_size=5))
 # Sequences of an example, heads with every option, and heads with few.
@@ -216,6 +221,7 @@ CASES = {
         ("sequences",),
     ),
     "late_interaction": Case(BERT, (LATE,), ("sequences",)),
+    "static_late_interaction": Case(STATIC, (LATE,), ("sequences",)),
     "t5_late_interaction": Case(T5, (dataclasses.replace(LATE, mean=True),), ("sequences",)),
     "labels_and_translations": Case(
         BERT,
@@ -233,6 +239,19 @@ CASES = {
     "elmo_sequences": Case(
         dataclasses.replace(ELMO, memory_length=0, tokens="words"),
         (*SEQUENCES, dataclasses.replace(VECTORS, mix=Mix(dropout=0.1))),
+        ("sequences",),
+    ),
+    "static": Case(
+        STATIC,
+        (
+            *PLAIN_HEADS,
+            SentencePairConfig(),
+            DistillationConfig(head="classification", **OUTPUTS, cosine=1.0),
+        ),
+    ),
+    "static_sequences": Case(
+        dataclasses.replace(STATIC, num_rows=9),
+        (*SEQUENCES, dataclasses.replace(VECTORS, pooling="pooled")),
         ("sequences",),
     ),
 }  # fmt: skip
