@@ -62,6 +62,13 @@ FLAGS = (
         "a TREC run, of which the model scores the --top_k best documents of each query; it has "
         "the objective ranking. If not, all documents are compared by their vectors.",
     ),
+    Flag(
+        "pool_factor",
+        float,
+        None,
+        "with a model of the objective late_interaction: documents have so many times fewer "
+        "vectors than tokens, means of similar ones. Default: 1, all of them.",
+    ),
     *vectors.FLAGS,
     mode.CHECKPOINT,
 )
@@ -69,6 +76,7 @@ FLAGS = (
 
 def run(options: Values) -> None:
     """Writes the documents that suit queries best, as a TREC run, and its metrics if it has any."""
+    from official.evaluation import max_sim
     from official.serving import reranking
     from official.serving.vectors import search
     from official.tasks import beir, text_files, trec
@@ -78,6 +86,8 @@ def run(options: Values) -> None:
     search.check_top_k(top_k)
     if bool(options.beir) == bool(options.queries or options.texts):
         raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
+    if options.vectors and options.pool_factor is not None:
+        raise errors.UserError("--pool_factor: the vectors of --vectors are stored: remove it")
     for flag in ("texts", "rerank"):
         if options.vectors and getattr(options, flag):
             raise errors.UserError(f"give either --{flag} or --vectors")
@@ -94,6 +104,10 @@ def run(options: Values) -> None:
         queries = dict(text_files.unique(options.queries))
         documents = paths.path(options.texts or "")
     model = mode.embedding_model(options)
+    if options.pool_factor is not None:
+        max_sim.check_factor(options.pool_factor)
+        model.embedder.late  # noqa: B018  (refuses a model without vectors of tokens)
+        model.embedder.pool_factor = options.pool_factor
     places = (options.output, top_k, model.config.name, progress.say)
     if options.rerank:
         found = trec.read_run(paths.path(options.rerank), queries)

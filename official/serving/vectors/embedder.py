@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.late_interaction import LateInteractionConfig
+from official.evaluation import max_sim
 from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.layers import kernels
 from official.modeling.objectives import late_interaction
@@ -121,6 +122,8 @@ class Embedder:
       is_sparse: whether searches and files have sparse vectors; by default of a model that has
         learned them.
       cut: the number of texts so far that were longer than `max_length`.
+      pool_factor: how many times fewer vectors documents have than tokens; see
+        `compared_tokens`.
       repeatable: whether each batch has the same bits whenever it is computed. By default the first
         one may differ by rounding: see `first_call`.
 
@@ -138,6 +141,7 @@ class Embedder:
         self.is_sparse = sparse_reader.is_sparse(source.model)
         self.cut = 0
         self.repeatable = False
+        self.pool_factor = 1.0
         self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
         # The most positions of a batch, and of its padding. A GPU takes large batches best.
@@ -409,7 +413,10 @@ class Embedder:
         batch_size: int = 32,
         report: Report | None = None,
     ) -> list[np.ndarray]:
-        """Computes the vectors of tokens: see `loaded_model.LoadedModel.token_vectors`."""
+        """Computes the vectors of tokens: see `loaded_model.LoadedModel.token_vectors`.
+
+        Documents have fewer of them if `pool_factor` is above 1.
+        """
         head = self.late
         if kind not in text_vectors.PROMPTS:
             raise UserError(f"kind: {kind!r} is not one of {', '.join(text_vectors.PROMPTS)}")
@@ -428,7 +435,10 @@ class Embedder:
             ):
                 results[row] = vectors[scored].astype(np.float32)
             progress(len(rows))
-        return [results[row] for row in range(len(sequences))]
+        found = [results[row] for row in range(len(sequences))]
+        if kind == "query":
+            return found
+        return [max_sim.pooled(each, self.pool_factor) for each in found]
 
     def _late_graph(self, kind: str, max_length: int) -> Callable[..., dict[str, tf.Tensor]]:
         """Returns the function from tokens to `vectors` and `scored`, which is made once."""
