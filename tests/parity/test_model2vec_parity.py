@@ -20,7 +20,8 @@ from tests import GOLDEN, ROOT, commands
 from tests.parity.test_minilm_parity import TEXTS
 
 CLOSE = dict(rtol=0, atol=1e-5)
-WORDS = ["The cat sat on a mat.", "", "猫 猫", "dog 猫 dog cat", "a cat and a dog " * 150]
+# The long text has short pieces: model2vec cuts it by tokens, not by letters.
+WORDS = ["The cat sat on a mat.", "", "猫 猫", "dog 猫 dog cat", "a cat dog " + "a " * 600]
 # What is distilled, by name: the arguments of model2vec, and our flags.
 CASES = {
     "seven": ({"pca_dims": 7}, ["--dimensions=7"]),
@@ -127,9 +128,11 @@ def test_folders_both_ways(name, ways):
     wanted = np.load(ways / f"{name}.npy")
     model = official.load(ways / name)
     assert model.config.encoder.num_rows == (5 if name == "shared_rows" else None)
-    np.testing.assert_allclose(model.encode(WORDS), wanted, **CLOSE)
+    # model2vec computes in float16 where the rows are of float16.
+    close = dict(rtol=0, atol=2e-3) if name == "float16" else CLOSE
+    np.testing.assert_allclose(model.encode(WORDS), wanted, **close)
     for way in ("back", "st"):
-        np.testing.assert_allclose(np.load(ways / f"{name}_{way}.npy"), wanted, **CLOSE)
+        np.testing.assert_allclose(np.load(ways / f"{name}_{way}.npy"), wanted, **close)
 
 
 def test_a_folder_needs_numpy_and_a_tokenizer_alone(ways, m2v):

@@ -39,6 +39,7 @@ from official.utils.progress import Progress, Report
 # In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
 ALL, MIX = "all", "mix"
 STATES = ("fresh", "carry")
+STATIC_POSITIONS = 1 << 14  # of a batch of static vectors
 CHUNK = 2048  # texts of a file that are sorted by length together
 # The numbers of the texts of a batch, and what is computed for them.
 _Batches = Iterator[tuple[np.ndarray, dict[str, Any]]]
@@ -146,8 +147,12 @@ class Embedder:
         self._graphs: dict[Hashable, Callable] = {}
         # The most positions of a batch, and of its padding. A GPU takes large batches best.
         self._positions, self._padding = math.inf, math.inf
+        # To start a batch of static vectors takes most of its time, so it has any number of texts.
+        self._by_positions = lite is None and self.config.encoder.pools_texts
         if lite is not None:
             self._positions = litert.POSITIONS
+        elif self._by_positions:
+            self._positions = self._padding = STATIC_POSITIONS
         elif not tf.config.list_physical_devices("GPU"):
             self._positions = length_groups.POSITIONS
             self._padding = length_groups.max_padding(self.config.encoder.hidden_size)
@@ -525,7 +530,7 @@ class Embedder:
         start = 0
         while start < len(order):
             end, real = start + 1, widths[start]
-            last = min(start + batch_size, len(order))
+            last = len(order) if self._by_positions else min(start + batch_size, len(order))
             while end < last:
                 positions, real = (end + 1 - start) * widths[end], real + widths[end]
                 if positions > self._positions or positions - real > self._padding:

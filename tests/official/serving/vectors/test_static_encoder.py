@@ -14,6 +14,7 @@ from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.saving import metrics_log, model_folder, static_vectors
 from official.serving.export import saved_model
 from official.serving.signatures import table
+from official.serving.vectors import embedder
 from official.utils import strict
 from tests import GOLDEN, commands, embedding_tasks
 
@@ -70,6 +71,19 @@ def test_texts_have_the_means_of_their_pieces(folder):
     assert set(found[0, -2:]) == {1, 2} and np.all(np.isneginf(scores[0, -2:]))
     with pytest.raises(ValueError, match="pooling: mean: encoder.type: static pools texts itself"):
         SentenceEmbeddingConfig().check_encoder(model.config.encoder)
+
+
+def test_a_batch_has_any_number_of_texts_up_to_its_positions(folder, monkeypatch):
+    texts = ["cat " * n for n in (1, 30, 2, 9, 9, 40)]
+    wanted = expected(official.load(folder), texts)
+    for positions, sizes in ((300, [6]), (40, [3, 1, 1, 1])):
+        monkeypatch.setattr(embedder, "STATIC_POSITIONS", positions)
+        model = official.load(folder)
+        ids = model.tokenizer.encode(texts)
+        lengths = np.array([len(each) for each in ids])
+        groups = model.embedder._groups(lengths, 2, 514)
+        assert [len(rows) for rows in groups] == sizes
+        np.testing.assert_allclose(model.encode(texts, batch_size=2), wanted, **CLOSE)
 
 
 def test_signatures_have_the_vectors(folder):
