@@ -220,7 +220,8 @@ CASES = {
         (RankingConfig(loss="lambda", k=1), DistillationConfig(**OUTPUTS)),
         ("sequences",),
     ),
-    "late_interaction": Case(BERT, (LATE,), ("sequences",)),
+    # Of vectors of fewer numbers, bfloat16 changes which token is the best.
+    "late_interaction": Case(BERT, (dataclasses.replace(LATE, size=8),), ("sequences",)),
     "static_late_interaction": Case(STATIC, (LATE,), ("sequences",)),
     "t5_late_interaction": Case(T5, (dataclasses.replace(LATE, mean=True),), ("sequences",)),
     "labels_and_translations": Case(
