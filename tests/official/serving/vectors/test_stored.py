@@ -291,8 +291,8 @@ def test_an_append_that_stops_leaves_the_folder_whole(
 ):
     place, out = vectors[0], tmp_path / "out"
     shutil.copytree(place, out)
-    manifest, asked = (out / stored.FILE).read_bytes(), list(QUERIES.values())
-    wanted = model.search(asked, top_k=23, vectors=place)
+    manifest, asked = (out / stored.FILE).read_bytes(), model.encode(list(QUERIES.values()))
+    wanted = Stored(place).index.search(asked, 23)
     texts_of(23, 60, tmp_path / "more.jsonl")
     real = vector_pieces.Writer.__call__
 
@@ -308,7 +308,7 @@ def test_an_append_that_stops_leaves_the_folder_whole(
             write(*given)
     assert (out / "vectors-00004.npy").exists() and (out / "_plan.json").exists()
     assert (out / stored.FILE).read_bytes() == manifest
-    for found, whole in zip(model.search(asked, top_k=23, vectors=out), wanted, strict=True):
+    for found, whole in zip(Stored(out).index.search(asked, 23), wanted, strict=True):
         np.testing.assert_array_equal(found, whole)
     # Another append waits for the end of this one, which goes on.
     texts_of(70, 80, tmp_path / "other.jsonl")
@@ -346,7 +346,8 @@ def test_a_killed_append_leaves_the_folder_whole(folder, model, tmp_path):
         "--pieces=npy", "--piece_size=1000", "--normalize",
     ]  # fmt: skip
     commands.run(*options, f"--texts={tmp_path}/first.tsv", status=0)
-    wanted = model.search(["a cat"], vectors=out, top_k=100)
+    asked = model.encode(["a cat"])
+    wanted = Stored(out).index.search(asked, 100)
     options += [f"--texts={tmp_path}/more.tsv", "--append", "--workers=2"]
     run = subprocess.Popen(
         [sys.executable, "-m", *options], cwd=ROOT, stdout=subprocess.DEVNULL,
@@ -358,7 +359,7 @@ def test_a_killed_append_leaves_the_folder_whole(folder, model, tmp_path):
     run.wait()
     assert 5 <= len(list(out.glob("vectors-*.npy"))) < 42
     Stored(out).check()
-    for found, whole in zip(model.search(["a cat"], vectors=out, top_k=100), wanted, strict=True):
+    for found, whole in zip(Stored(out).index.search(asked, 100), wanted, strict=True):
         np.testing.assert_array_equal(found, whole)
     done = commands.run(*options, status=0)
     assert "continuing an earlier run" in done.stdout
