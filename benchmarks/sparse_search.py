@@ -61,7 +61,7 @@ def dense_search(queries: np.ndarray, documents: np.ndarray, block: int) -> Best
 
 def sparse_search(queries: SparseVectors, index: InvertedIndex) -> list:
     """Searches all documents of an index."""
-    return [index.best(*queries.entries(row), TOP_K) for row in range(len(queries))]
+    return list(index.search(queries, TOP_K))
 
 
 def seconds(function: Callable, *given: object) -> float:

@@ -231,7 +231,8 @@ def write(
     config = config if kind is None else kind.network(config)
     system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
-    networks = generators.split(config, embeddings.finished(variables))
+    own = variables if kind is None else kind.variables(variables)
+    networks = generators.split(config, embeddings.finished(own))
     files = {
         name: _files(*_with_positions(*network, system), system, tokenizer)
         for name, network in networks.items()

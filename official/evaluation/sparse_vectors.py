@@ -6,16 +6,17 @@ Shapes: N vectors, E entries other than 0, V size of a vector, Q queries, K docu
 import dataclasses
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import Found
+from official.evaluation.nearest_vectors import SCORES, Found
 from official.utils import paths
 from official.utils.errors import UserError
 
 NONE = -1  # the number of no document
+_FREQUENT = 8  # a word that one document of so many has, or more, is frequent
 _PART = 64  # documents whose largest score is compared first
 
 
@@ -133,6 +134,9 @@ class SparseVectors:
 class InvertedIndex:
     """The documents that have each word: exact products with queries, without the other documents.
 
+    Few words are in many documents, and most of what a query adds up. These have a row with their
+    weights in all documents, which a matrix product adds.
+
     Args:
       documents: the vectors.
     """
@@ -140,51 +144,64 @@ class InvertedIndex:
     def __init__(self, documents: SparseVectors):
         self.count, self.size = len(documents), documents.size
         order = np.argsort(documents.ids, kind="stable")
-        numbers = np.repeat(np.arange(self.count), np.diff(documents.offsets))
-        # In the types that `bincount` reads without a copy.
-        self._documents = numbers[order].astype(np.intp)
-        self._weights = documents.weights[order].astype(np.float64)
+        # In the type of indices, which numpy does not convert again for each query.
+        numbers = np.repeat(np.arange(self.count, dtype=np.intp), np.diff(documents.offsets))
+        self._documents, self._weights = numbers[order], documents.weights[order]
         lengths = np.bincount(documents.ids, minlength=self.size)
         self._starts = np.concatenate([[0], np.cumsum(lengths)])
+        frequent = np.flatnonzero(lengths > self.count / _FREQUENT)
+        self._rows = np.zeros((len(frequent), self.count), np.float32)
+        self._row_of = np.full(self.size, NONE)
+        self._row_of[frequent] = np.arange(len(frequent))
+        for row, word in zip(self._rows, frequent.tolist(), strict=True):
+            own = slice(self._starts[word], self._starts[word + 1])
+            row[self._documents[own]] = self._weights[own]
 
-    def scores(self, ids: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Returns the products of a query with all documents, float64 [N].
+    def scores(self, queries: SparseVectors) -> np.ndarray:
+        """Returns the products of queries with all documents, float32 [Q, N]."""
+        numbers = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))
+        rows = self._row_of[queries.ids]
+        common = rows != NONE
+        weights = np.zeros((len(queries), len(self._rows)), np.float32)
+        weights[numbers[common], rows[common]] = queries.weights[common]
+        scores = weights @ self._rows
+        rest = zip(*(x[~common].tolist() for x in (numbers, queries.ids)), strict=True)
+        for (number, word), weight in zip(rest, queries.weights[~common], strict=True):
+            own = slice(self._starts[word], self._starts[word + 1])
+            scores[number][self._documents[own]] += self._weights[own] * weight
+        return scores
 
-        Args:
-          ids: the words of the query.
-          weights: their weights.
-        """
-        spans = [slice(self._starts[i], self._starts[i + 1]) for i in ids.tolist()]
-        if not spans:
-            return np.zeros(self.count)
-        products = [self._weights[s] * w for s, w in zip(spans, weights.tolist(), strict=True)]
-        documents = np.concatenate([self._documents[s] for s in spans])
-        return np.bincount(documents, np.concatenate(products), self.count)
-
-    def best(self, ids: np.ndarray, weights: np.ndarray, top_k: int) -> tuple[np.ndarray, ...]:
-        """Returns the numbers and the scores of the best documents whose score is above 0.
+    def search(self, queries: SparseVectors, top_k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields for each query its best documents whose score is above 0.
 
         Of documents with the same score, the first ones come first.
 
         Args:
-          ids: as of `scores`.
-          weights: as of `scores`.
-          top_k: the most documents.
+          queries: the vectors of the queries.
+          top_k: the most documents, K.
 
-        Returns:
-          int64 [K] and float32 [K], the best first.
+        Yields:
+          Their numbers, int64 [K], and their scores, float32 [K], the best first.
         """
-        scores = self.scores(ids, weights).astype(np.float32)
-        least = np.float32(0)
-        whole = len(scores) // _PART * _PART
-        if whole // _PART > top_k:
-            # So many parts have a document of at least this score.
-            parts = scores[:whole].reshape(-1, _PART).max(axis=1)
-            least = np.partition(parts, -top_k)[-top_k]
-        numbers = np.flatnonzero(scores >= least if least > 0 else scores > 0)
-        found = scores[numbers]
-        order = np.argsort(-found, kind="stable")[:top_k]
-        return numbers[order], found[order]
+        step = max(1, SCORES // max(self.count, 1))
+        for start in range(0, len(queries), step):
+            some = queries.rows(np.arange(start, min(start + step, len(queries))))
+            for scores in self.scores(some):
+                yield _best(scores, top_k)
+
+
+def _best(scores: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the best documents of the scores of all, [N]: see `InvertedIndex.search`."""
+    least = np.float32(0)
+    whole = len(scores) // _PART * _PART
+    if whole // _PART > top_k:
+        # So many parts have a document of at least this score. (Along this axis, numpy is faster.)
+        parts = scores[:whole].reshape(_PART, -1).max(axis=0)
+        least = np.partition(parts, -top_k)[-top_k]
+    numbers = np.flatnonzero(scores >= least if least > 0 else scores > 0)
+    found = scores[numbers]
+    order = np.argsort(-found, kind="stable")[:top_k]
+    return numbers[order], found[order]
 
 
 class SparseBest:
@@ -234,8 +251,8 @@ class SparseBest:
                 f"{documents.size:,}: take one model for both"
             )
         index = documents if isinstance(documents, InvertedIndex) else InvertedIndex(documents)
-        for row, (old, before) in enumerate(self._found):
-            new, values = index.best(*self.queries.entries(row), self._top_k)
+        for row, (new, values) in enumerate(index.search(self.queries, self._top_k)):
+            old, before = self._found[row]
             numbers = np.concatenate([old, new + self._seen])
             scores = np.concatenate([before, values])
             # A stable order: in a tie, documents that were added earlier come first.

@@ -90,6 +90,10 @@ class Kind:
         """Returns the config of the part of a model that is written as files of transformers."""
         return config
 
+    def variables(self, variables: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Returns the variables of this part by their paths in `network`."""
+        return variables
+
     def max_length(self, source: ModelFolder) -> int:
         """Returns the number of tokens to which the written model cuts texts."""
         return source.max_length

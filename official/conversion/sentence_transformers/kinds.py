@@ -12,6 +12,7 @@ from official.conversion.sentence_transformers.multi_vector_encoder import (
     PyLate,
 )
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
+from official.conversion.sentence_transformers.sparse_encoder import SparseEncoder
 from official.conversion.sentence_transformers.static_embedding import StaticEmbedding
 from official.saving.model_folder import ModelFolder
 from official.utils.errors import UserError
@@ -23,6 +24,7 @@ KINDS: tuple[Kind, ...] = (
     MultiVectorEncoder(),
     PyLate(),
     StaticEmbedding(),
+    SparseEncoder(),
     SentenceTransformer(),
 )
 

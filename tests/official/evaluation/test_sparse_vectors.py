@@ -84,16 +84,18 @@ def test_a_search_is_that_of_all_products(top_k):
     assert list(runs["a"]) == [ids[n] for n in numbers[0] if n != -1]
 
 
-def test_scores_of_an_index():
-    documents, queries = drawn(40, 20, 0.2), drawn(3, 20, 0.3, seed=2)
-    index, asked = InvertedIndex(SparseVectors.of(documents)), SparseVectors.of(queries)
-    for row in range(3):
-        found = index.scores(*asked.entries(row))
-        np.testing.assert_allclose(found, documents @ queries[row], rtol=1e-6)
-    best = SparseBest(asked, 5)
-    block = SparseVectors.of(documents)
-    assert best.score(1, block, 7) == pytest.approx(documents[7] @ queries[1], rel=1e-6)
-    assert np.all(index.scores(np.zeros(0, int), np.zeros(0)) == 0)
+@pytest.mark.parametrize("frequent", [1, 3, 1e9])
+def test_scores_of_an_index(frequent, monkeypatch):
+    monkeypatch.setattr(sparse_vectors, "_FREQUENT", frequent)
+    documents, queries = drawn(40, 20, 0.3), drawn(3, 20, 0.3, seed=2)
+    block, asked = SparseVectors.of(documents), SparseVectors.of(queries)
+    found = InvertedIndex(block).scores(asked)
+    np.testing.assert_allclose(found, queries @ documents.T, rtol=1e-6)
+    score = SparseBest(asked, 5).score(1, block, 7)
+    assert score == pytest.approx(documents[7] @ queries[1], rel=1e-6)
+    none = asked.rows(np.zeros(0, int))
+    assert InvertedIndex(block).scores(none).shape == (0, 40)
+    assert InvertedIndex(none).scores(asked).shape == (3, 0)
 
 
 def test_vectors_of_another_vocabulary_are_refused():
@@ -104,4 +106,5 @@ def test_vectors_of_another_vocabulary_are_refused():
 
 def test_parts_of_documents_hide_none(monkeypatch):
     monkeypatch.setattr(sparse_vectors, "_PART", 4)
+    monkeypatch.setattr(sparse_vectors, "SCORES", 1000)
     test_a_search_is_that_of_all_products(7)

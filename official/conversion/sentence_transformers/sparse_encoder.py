@@ -1,0 +1,172 @@
+"""Folders of sparse vectors: a Transformer with a masked LM, and a SpladePooling of its scores.
+
+The model gets the objective `sparse_embedding`, whose head is this masked LM.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from typing_extensions import override
+
+from official import config as configs
+from official.config.objectives import MaskedLMConfig
+from official.config.sparse_embedding import SparseEmbeddingConfig
+from official.conversion.converted_model import Converted
+from official.conversion.sentence_transformers import folder as folders
+from official.conversion.sentence_transformers.folder import Folder
+from official.conversion.sentence_transformers.kind import Kind, ReadModel
+from official.saving.model_folder import ModelFolder
+from official.saving.text_vectors import EmbeddingSettings
+from official.utils import json_files, strict
+from official.utils.errors import UserError
+from official.utils.paths import AnyPath
+
+_TRANSFORMER = "sentence_transformers.base.modules.transformer.Transformer"
+_POOLING = "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling"
+_PLACE = "1_SpladePooling"
+_TAGS, _PIPELINE = ("sparse-encoder", "sparse", "splade"), "feature-extraction"
+# `activation_function` by the number of logarithms: log(1 + x) always follows it.
+_ACTIVATIONS = {1: "relu", 2: "log1p_relu"}
+_OURS, _THEIRS = f"{SparseEmbeddingConfig.type}/", f"{MaskedLMConfig.type}/"
+_USE = """# {name}
+
+A sparse encoder (SPLADE): the vector of a text has a weight for each word of the vocabulary. Texts
+of more than {length} tokens are cut.
+
+```python
+from sentence_transformers import SparseEncoder
+
+model = SparseEncoder("{name}")
+model.decode(model.encode(["a text"]))
+```
+"""
+
+
+class SparseEncoder(Kind):
+    """A model with sparse vectors of texts."""
+
+    model_type = "SparseEncoder"
+    chains = (("Transformer", "SpladePooling"), ("MLMTransformer", "SpladePooling"))
+    modules = "a Transformer and SpladePooling"
+    task = "fill-mask"
+
+    @override
+    def read(self, folder: Folder, read_model: ReadModel) -> Converted:
+        pooling = folder.place("SpladePooling") / "config.json"
+        converted = read_model(folder.place(folder.chain[0]))
+        heads = [o for o in converted.config.objectives if isinstance(o, MaskedLMConfig)]
+        if not heads or heads[0].enhanced_mask_decoder:
+            raise UserError(
+                f"{folder.path}: SpladePooling reads the scores of a masked LM over the last "
+                "layer, and the Transformer has none: save it again with its class ...ForMaskedLM"
+            )
+        objective = _objective(pooling, heads[0].form)
+        variables = {
+            path.replace(_THEIRS, _OURS, 1) if path.startswith(_THEIRS) else path: array
+            for path, array in converted.variables.items()
+        }
+        config = dataclasses.replace(
+            converted.config, objectives=(objective,), segments=None, corruption=None
+        )
+        embedding = _settings(folder, converted)
+        return dataclasses.replace(
+            converted, config=config, variables=variables, embedding=embedding
+        )
+
+    @override
+    def is_of(self, source: ModelFolder) -> bool:
+        return bool(source.config.of_types(SparseEmbeddingConfig.type))
+
+    @override
+    def network(self, config: configs.ResolvedConfig) -> configs.ResolvedConfig:
+        sparse = _sparse(config)
+        if sparse.has_table:
+            raise UserError(
+                "objectives: sparse_embedding.queries: table: sentence-transformers has it in a "
+                "Router, which is not written: train with queries: encoder"
+            )
+        masked = MaskedLMConfig(form=sparse.form)
+        return dataclasses.replace(config, objectives=(masked,))
+
+    @override
+    def variables(self, variables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {
+            path.replace(_OURS, _THEIRS, 1) if path.startswith(_OURS) else path: array
+            for path, array in variables.items()
+        }
+
+    @override
+    def max_length(self, source: ModelFolder) -> int:
+        return source.embedding.max_length or source.max_length
+
+    @override
+    def write(
+        self,
+        source: ModelFolder,
+        variables: Mapping[str, np.ndarray],
+        max_length: int,
+        folder: AnyPath,
+    ) -> None:
+        del variables
+        sparse = _sparse(source.config)
+        embedding = source.embedding
+        limit = embedding.max_active_dims
+        settings = {
+            "default_prompt_name": embedding.default_prompt,
+            "model_type": self.model_type,
+            "prompts": {"query": "", "document": "", **embedding.prompts},
+            "similarity_fn_name": "dot",
+            **({} if limit is None else {"max_active_dims": limit}),
+        }
+        modules = [(_TRANSFORMER, ""), (_POOLING, _PLACE)]
+        folders.write(folder, modules, settings, folders.transformer(self.task))
+        pooling = {
+            "pooling_strategy": sparse.pooling,
+            "activation_function": _ACTIVATIONS[sparse.logarithms],
+            "embedding_dimension": source.config.encoder.known_vocab_size,
+        }
+        folders.write_json(folder / _PLACE / "config.json", pooling)
+        use = _USE.format(name=source.config.name, length=max_length)
+        folders.write_card(folder, _TAGS, _PIPELINE, use)
+
+
+def _sparse(config: configs.Config) -> SparseEmbeddingConfig:
+    """Returns the objective of a model of this kind."""
+    return next(o for o in config.objectives if isinstance(o, SparseEmbeddingConfig))
+
+
+def _objective(path: AnyPath, form: str) -> SparseEmbeddingConfig:
+    """Returns the objective of a SpladePooling, whose settings a file has."""
+    given = json_files.read(path)
+    ours = {theirs: count for count, theirs in _ACTIVATIONS.items()}
+    activation = given.get("activation_function", _ACTIVATIONS[1])
+    if activation not in ours:
+        raise UserError(
+            f"{path}: activation_function: {activation!r} is not one of {', '.join(ours)}"
+        )
+    values = {"pooling": given.get("pooling_strategy", "max"), "form": form}
+    return strict.build(
+        SparseEmbeddingConfig, {**values, "logarithms": ours[activation]}, str(path)
+    )
+
+
+def _settings(folder: Folder, converted: Converted) -> EmbeddingSettings:
+    """Returns the settings of a folder."""
+    given, source = folder.settings, folder.source
+    if given.get("similarity_fn_name") not in (None, "dot"):
+        raise UserError(
+            f"{source}: similarity_fn_name: {given['similarity_fn_name']!r}: sparse vectors are "
+            "compared by their product here: set it to dot"
+        )
+    prompts = folder.prompts()
+    prompts = prompts if any(prompts.values()) else {}
+    default = given.get("default_prompt_name")
+    values = {
+        "max_length": folders.max_length(folder, converted),
+        "prompts": prompts,
+        "default_prompt": default if default in prompts else None,
+        "similarity": "dot",
+        "max_active_dims": given.get("max_active_dims"),
+    }
+    return strict.build(EmbeddingSettings, values, source)

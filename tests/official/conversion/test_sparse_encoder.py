@@ -1,0 +1,82 @@
+"""Folders of sentence-transformers with sparse vectors, both ways."""
+
+import json
+
+import numpy as np
+import pytest
+
+import official
+from official.config.sparse_embedding import SparseEmbeddingConfig
+from official.saving import text_vectors
+from official.utils.errors import UserError
+from tests.official.serving.vectors.test_sparse import CLOSE, TEXTS, write
+
+OPTIONS = {"pooling": "sum", "logarithms": 2}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    parent = tmp_path_factory.mktemp("sparse")
+    vectors = write(parent / "ours", **OPTIONS)
+    settings = {"max_length": 16, "prompts": {"query": "a "}, "max_active_dims": 6}
+    text_vectors.file(parent / "ours").write_text(json.dumps(settings))
+    official.convert(parent / "ours", parent / "theirs", target="hf")
+    return parent, vectors
+
+
+def test_what_is_written(folders):
+    theirs = folders[0] / "theirs"
+    read = lambda name: json.loads((theirs / name).read_text())  # noqa: E731
+    assert [module["path"] for module in read("modules.json")] == ["", "1_SpladePooling"]
+    assert read("1_SpladePooling/config.json") == {
+        "pooling_strategy": "sum", "activation_function": "log1p_relu",
+        "embedding_dimension": folders[1].shape[1],
+    }  # fmt: skip
+    settings = read("config_sentence_transformers.json")
+    assert settings["model_type"] == "SparseEncoder" and settings["max_active_dims"] == 6
+    assert settings["prompts"] == {"query": "a ", "document": ""}
+    assert read("sentence_bert_config.json")["transformer_task"] == "fill-mask"
+    assert read("config.json")["architectures"] == ["BertForMaskedLM"]
+    assert "- splade" in (theirs / "README.md").read_text()
+
+
+def test_what_is_written_is_read(folders):
+    parent, _ = folders
+    ours, again = official.load(parent / "ours"), official.load(parent / "theirs")
+    objective = again.config.objectives[0]
+    assert again.config.objectives == (SparseEmbeddingConfig(**OPTIONS),)
+    assert objective.query_flops == 5e-5 and again.config.segments is None
+    settings = again.embedder.settings
+    assert (settings.max_length, settings.max_active_dims) == (16, 6)
+    for prompt in ("query", "document"):
+        wanted = ours.encode(TEXTS, sparse=True, prompt=prompt).dense()
+        found = again.encode(TEXTS, sparse=True, prompt=prompt).dense()
+        np.testing.assert_allclose(found, wanted, **CLOSE)
+        assert np.count_nonzero(found[0]) == 6
+    assert again.embedder.is_sparse
+
+
+def test_folders_that_are_refused(folders, tmp_path):
+    theirs = folders[0] / "theirs"
+
+    def changed(name, **changes):
+        path = theirs / name
+        before = path.read_text()
+        path.write_text(json.dumps({**json.loads(before), **changes}))
+        try:
+            with pytest.raises(UserError) as error:
+                official.load(theirs)
+        finally:
+            path.write_text(before)
+        return str(error.value)
+
+    pooling = "1_SpladePooling/config.json"
+    assert "activation_function: 'gelu' is not one of relu" in changed(
+        pooling, activation_function="gelu"
+    )
+    assert "pooling: 'mean' is not one of max, sum" in changed(pooling, pooling_strategy="mean")
+    settings = "config_sentence_transformers.json"
+    assert "set it to dot" in changed(settings, similarity_fn_name="cosine")
+    write(tmp_path / "table", queries="table")
+    with pytest.raises(UserError, match="queries: table: .* Router, which is not written"):
+        official.convert(tmp_path / "table", tmp_path / "out", target="hf")
