@@ -34,7 +34,7 @@ STORED = {
     "float16": {},
     "float32": {"quantize_to": "float32"},
     "int8": {"quantize_to": "int8"},
-    "shared_rows": {"vocabulary_quantization": 5},
+    "shared_rows": {"vocabulary_quantization": 5, "quantize_to": "float32"},
 }
 # The listing of docs/embeddings.md that reads a folder.
 READER = re.search(
