@@ -106,7 +106,7 @@ class Measures:
         from official.evaluation import embeddings, rows
 
         vectors = encode([*self._first, *self._second]).reshape(2, len(self._first), -1)
-        cosines = embeddings.cosines(vectors.swapaxes(0, 1))[:, 0]
+        cosines = embeddings.similarities(vectors.swapaxes(0, 1))[:, 0]
         found = [rows.compute(["spearman"], self._scores, cosines)["spearman"]]
         for metric, collection, candidates in self._rankings:
             run = _run(collection, candidates, encode)
