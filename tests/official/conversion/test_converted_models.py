@@ -21,6 +21,7 @@ LABELS = ["O", "B-X", "I-X"]
 HEADS = {
     ("classification",): {"type": "classification", "labels": LABELS},
     ("multi_label",): {"type": "multi_label", "labels": LABELS},
+    ("ranking",): {"type": "ranking"},
     ("regression",): {"type": "regression"},
     ("token_classification",): {"type": "token_classification", "labels": LABELS},
     ("span_answer",): {"type": "span_answer"},
@@ -32,6 +33,7 @@ CALLS = {
     "encode": (["the cat"],),
     "fill_mask": (["the [MASK] sat"],),
     "classify": (["the cat"],),
+    "rank": ("the", ["cat"]),
     "score": (["the cat"],),
     "tag": (["the cat"],),
     "answer": (["the"], ["the cat sat"]),
@@ -77,7 +79,7 @@ def test_the_table_has_every_class_that_is_written():
     bert = huggingface.SYSTEMS["bert"]
     written = {head.architecture for head in bert.heads.values()} | set(bert.architectures.values())
     assert written - names == {"BertForNextSentencePrediction"}
-    assert len(table()) == 13
+    assert len(table()) == 14
 
 
 @pytest.mark.slow
