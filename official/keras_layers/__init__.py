@@ -10,11 +10,13 @@ import importlib.util
 from official.config.encoders import (
     BilmConfig,
     EncoderDecoderConfig,
+    StaticConfig,
     TransformerConfig,
     TransformerXLConfig,
 )
 from official.modeling.encoders.bilm import Encoder as BilmEncoder
 from official.modeling.encoders.encoder_decoder import Encoder as EncoderDecoder
+from official.modeling.encoders.static import Encoder as StaticEncoder
 from official.modeling.encoders.transformer import Encoder as TransformerEncoder
 from official.modeling.encoders.transformer_xl import Encoder as TransformerXLEncoder
 from official.modeling.layers.random import Draws
@@ -25,6 +27,8 @@ __all__ = [
     "Draws",
     "EncoderDecoder",
     "EncoderDecoderConfig",
+    "StaticConfig",
+    "StaticEncoder",
     "TransformerConfig",
     "TransformerEncoder",
     "TransformerXLConfig",

@@ -44,11 +44,13 @@ T5 = garden.EncoderDecoderConfig(**SIZES, decoder_layers=1)
 ELMO = garden.BilmConfig(
     vocab_size=29, cell_size=5, projection_size=6, filters=((1, 3), (2, 4)), character_size=3
 )
+STATIC = garden.StaticConfig(vocab_size=29, hidden_size=12, dropout=0.1)
 ENCODERS = {
     "BERT": (garden.TransformerEncoder, BERT),
     "XLNet": (garden.TransformerXLEncoder, garden.TransformerXLConfig(**SIZES, memory_length=3)),
     "T5": (garden.EncoderDecoder, T5),
     "ELMo": (garden.BilmEncoder, ELMO),
+    "static": (garden.StaticEncoder, STATIC),
 }
 _rng = np.random.default_rng(0)
 # Rows of different lengths.
