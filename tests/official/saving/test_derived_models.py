@@ -239,8 +239,8 @@ def test_the_command_writes_a_model_folder(tmp_path, monkeypatch, capsys):
     model_folder.write_new(config, tokenizer, BERT[1], tmp_path / "teacher")
     flags = dict(
         teacher=str(tmp_path / "teacher"), checkpoint="best", layers=["0", "7"], hidden=8,
-        segments="add", keep_pooler=False, copy_transform=False, seed=0, word_table=False, static=False,
-        output=str(tmp_path / "student"),
+        segments="add", keep_pooler=False, copy_transform=False, seed=0, word_table=False,
+        static=False, output=str(tmp_path / "student"),
     )  # fmt: skip
     monkeypatch.setattr(command, "FLAGS", type("Flags", (), flags))
     monkeypatch.setattr(command.errors, "require", lambda *names: None)
