@@ -202,7 +202,7 @@ def test_what_cannot_be_is_refused(folder, tmp_path):
         message = "pooling: pooled: not supported for layer 1, only the last"
     with pytest.raises(UserError, match=message):
         loaded.encode(TEXTS, pooling="pooled", layer=1)
-    with pytest.raises(UserError, match=r"v\.txt: written as \.npy or \.npz or \.jsonl"):
+    with pytest.raises(UserError, match=r"vectors are written as \.npy or \.npz or \.jsonl"):
         embedder.check_output(tmp_path / "v.txt", False)
     with pytest.raises(UserError, match=r"v\.npy: .* name a \.jsonl file"):
         embedder.check_output(tmp_path / "v.npy", True)
