@@ -15,8 +15,8 @@ An ELMo that reads a table of the words of its vocabulary, in the place of their
 
 Static vectors of the pieces of any encoder, as model2vec makes them: a text takes microseconds.
 
-  python -m official.commands.students --teacher=MODEL --static --dimensions=256 \
-      --output=STATIC
+  python -m official.commands.students --teacher=MODEL --static \
+      --dimensions=256 --output=STATIC
 """
 
 from absl import flags

@@ -116,7 +116,8 @@ class Help:
         usage = Block((self.call,), example=True)
         parts = [_shown(block, width) for block in (first, usage, *rest)]
         for group in self.groups:
-            parts += [f"{group.title}:", *(_described(o, width) for o in group.options)]
+            parts.append(_filled(f"{group.title}:", width))
+            parts += [_described(option, width) for option in group.options]
         return "\n\n".join([*parts, _filled(ENDING, width)]) + "\n"
 
 
