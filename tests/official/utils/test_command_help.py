@@ -32,8 +32,11 @@ def check(shown, name, call):
     names = SHOWN.findall(shown)
     assert names == re.findall(r"^\| `--(\w+)`", section, re.MULTILINE)
     assert len(set(names)) == len(names)
-    titles = re.findall(r"^(.*):\n\n  --", shown, re.MULTILINE)
-    assert titles == re.findall(r"^\*\*(.*)\*\*$", section, re.MULTILINE)
+    # A long title has several lines.
+    titles = re.findall(r"\n\n(\S(?:(?!\n\n).)*):\n\n  --", shown, re.DOTALL)
+    assert [" ".join(title.split()) for title in titles] == re.findall(
+        r"^\*\*(.*)\*\*$", section, re.MULTILINE
+    )
     for example in re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
         assert "".join(f"  {line}\n" for line in example.splitlines()) in shown
     assert max(map(len, shown.splitlines())) <= 80
