@@ -203,7 +203,7 @@ def test_builders_have_the_flags_of_their_kinds():
     build_task_shards.define_flags(values)
     of_tasks = {"split_words", "prefix", "punctuation", "answers"}
     of_tasks |= {"bleu_tokenization", "rouge_words"}
-    of_tasks |= {"negative_columns", "score_range", "task_name"}
+    of_tasks |= {"negative_columns", "score_range", "task_name", "teacher_scores_column"}
     for kind in tasks.KINDS.values():
         names = {each.name for each in dataclasses.fields(kinds.load(kind.builder).Builder)}
         assert set(kind.flags) - of_tasks <= names
