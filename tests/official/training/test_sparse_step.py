@@ -36,6 +36,9 @@ class TableModel(keras.Layer):
     def term_weights(self):
         return self.objective.term_weights
 
+    def ramps(self, step):
+        return self.objective.ramps(step)
+
     def weight_sums(self, batch):
         return self.objective.weight_sums(batch)
 
