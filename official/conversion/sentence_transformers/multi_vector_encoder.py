@@ -23,7 +23,8 @@ from official.conversion.sentence_transformers import folder as folders
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import Kind, ReadModel, with_objective, without
 from official.saving.model_folder import ModelFolder
-from official.utils import json_files, strict
+from official.saving.text_vectors import PROMPTS
+from official.utils import strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -35,7 +36,6 @@ _MODULES = {
     "Normalize": f"{_BASE}normalize.Normalize",
 }
 _TOKENS = "token_embeddings"
-_PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 _SIMILARITIES = {False: "maxsim", True: "meanmaxsim"}
 _KERNEL = f"{LateInteractionConfig.type}/projection/kernel"
 _TAGS, _PIPELINE = ("multi-vector", "colbert", "late-interaction"), "feature-extraction"
@@ -105,7 +105,7 @@ class MultiVectorEncoder(Kind):
                 f"{', '.join(_SIMILARITIES.values())}"
             )
         return {
-            **{f"{kind}_prefix": _prompt(prompts, kind) for kind in _PROMPTS},
+            **{f"{kind}_prefix": _prompt(prompts, kind) for kind in PROMPTS},
             "query_length": settings.get("query_length"),
             "document_length": settings.get("document_length"),
             "expansion": _expansion(settings.get("query_expansion"), source),
@@ -200,7 +200,7 @@ class PyLate(MultiVectorEncoder):
 
 def _prompt(prompts: Mapping[str, str], kind: str) -> str:
     """Returns what stands before a kind of text."""
-    return next((prompts[name] for name in _PROMPTS[kind] if prompts.get(name)), "")
+    return next((prompts[name] for name in PROMPTS[kind] if prompts.get(name)), "")
 
 
 def _expansion(given: Mapping[str, Any] | None, source: str) -> dict[str, Any] | None:
@@ -230,5 +230,4 @@ def _normalize(config: Mapping[str, Any], source: str) -> None:
 
 def _pads_left(folder: AnyPath) -> bool:
     """Returns whether the tokenizer of a folder pads on the left."""
-    file = folder / "tokenizer_config.json"
-    return file.is_file() and json_files.read(file).get("padding_side") == "left"
+    return folders.optional(folder / "tokenizer_config.json").get("padding_side") == "left"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from official.evaluation.nearest_vectors import Found
+from official.utils.errors import UserError
 
 Block = Mapping[str, np.ndarray]  # the arrays of some documents, one after another
 
@@ -68,3 +69,16 @@ class Index(abc.ABC):
           queries: what the encoder of a model gives for them.
           top_k: the maximum of K.
         """
+
+
+def not_finite(identity: str, advice: str) -> UserError:
+    """Returns the error of a document whose vector has numbers that are not finite.
+
+    Args:
+      identity: the id of the document.
+      advice: what to take another one of.
+    """
+    return UserError(
+        f"the vector of the text {identity!r} has numbers that are infinite or no numbers: take "
+        f"another {advice}"
+    )

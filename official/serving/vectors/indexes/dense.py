@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from official.evaluation.max_sim import Vectors
 from official.evaluation.nearest_vectors import Best, Found, best_of
-from official.serving.vectors.indexes.base import Block, Index
+from official.serving.vectors.indexes.base import Block, Index, not_finite
 from official.utils import blas
 from official.utils.errors import UserError
 
@@ -101,10 +101,7 @@ class Dense(Index):
         for numbers, advice in ((vectors, "checkpoint or --precision"), (kept, "--dtype")):
             finite = np.isfinite(numbers).all(axis=axes)
             if not finite.all():
-                raise UserError(
-                    f"the vector of the text {ids[int(np.argmin(finite))]!r} has numbers that are "
-                    f"infinite or no numbers: take another {advice}"
-                )
+                raise not_finite(ids[int(np.argmin(finite))], advice)
         return {"vectors": rows}
 
     @override

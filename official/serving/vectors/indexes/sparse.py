@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from official.evaluation.nearest_vectors import Found
 from official.evaluation.sparse_vectors import InvertedIndex, SparseBest, SparseVectors
-from official.serving.vectors.indexes.base import Block, Index
+from official.serving.vectors.indexes.base import Block, Index, not_finite
 from official.utils.errors import UserError
 
 
@@ -34,10 +34,7 @@ class Sparse(Index):
         if not finite.all():
             place = int(np.argmin(finite))
             number = int(np.searchsorted(vectors.offsets, place, "right")) - 1
-            raise UserError(
-                f"the vector of the text {ids[number]!r} has numbers that are infinite or no "
-                "numbers: take another checkpoint or --precision"
-            )
+            raise not_finite(ids[number], "checkpoint or --precision")
         lengths = np.diff(vectors.offsets).astype("<i4")
         words = vectors.ids.astype("<i4")
         return {"weights": vectors.weights.astype("<f4"), "words": words, "lengths": lengths}
