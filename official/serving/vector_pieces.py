@@ -283,13 +283,13 @@ def write(
         )
     if append and options.format != "npy":
         raise UserError(f"append: not supported with pieces: {options.format}, only npy")
-    before = stored.read_manifest(folder) if append else None
-    counted = text_files.Counted(texts)
-    count = counted.count
-    if before:
-        _check_ids(folder, before["pieces"], counted)
-    # Workers load the model while this process does: it has the settings, and their checksum.
     with contextlib.ExitStack() as stack:
+        before = stack.enter_context(_appending(folder)) if append else None
+        counted = text_files.Counted(texts)
+        count = counted.count
+        if before:
+            _check_ids(folder, before["pieces"], counted)
+        # Workers load the model while this process does: it has the settings, and their checksum.
         worker = _Worker(options, folder)
         map_pieces: Callable[..., Iterator[tuple[int, int]]] = map
         if workers:
@@ -347,6 +347,20 @@ def write(
         f"{folder}: {count:,} texts in {pieces:,} pieces; {left:,} in {seconds:.1f} s "
         f"({left / seconds:,.0f} texts/s), of which {cut:,} cut at {limit} tokens"
     )
+
+
+@contextlib.contextmanager
+def _appending(folder: AnyPath) -> Iterator[dict[str, Any]]:
+    """Yields the manifest of a folder, which no other command appends to during the block.
+
+    Raises:
+      UserError: another command does, the folder has no manifest, or it lacks its first file.
+    """
+    stored.read_manifest(folder)
+    next(stored.read_ids(folder, 1), None)  # there, or an error
+    # The plan is another file for each command, and the manifest for each append.
+    with atomic.only_one(folder / stored.name_of("ids", 0, "txt"), folder):
+        yield stored.read_manifest(folder)
 
 
 def _pieces(

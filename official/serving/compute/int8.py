@@ -155,9 +155,13 @@ class Int8Table(keras.Layer):
         end = offset + length
         return tf.cast(self.integers[offset:end], tf.float32) * self.scale[offset:end]
 
+    def rows(self, dtype: Any) -> tf.Tensor:
+        """Returns all rows in a dtype, [V, E]."""
+        return tf.cast(self._whole(self.integers, self.scale), dtype)
+
     def scores(self, x: tf.Tensor, bias: Any = None) -> tf.Tensor:
         """Returns the products of x [R, E] with every row, plus a bias [V]: [R, V]."""
-        scores = products(x, self._whole(self.integers, self.scale))
+        scores = products(x, self.rows(x.dtype))
         return scores if bias is None else plus_bias(scores, bias)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def _converted(function: tf.types.experimental.PolymorphicFunction) -> bytes:
             tf.function(lambda *ids: function(*ids), autograph=False),
             input_signature=function.input_signature,
             opset=OPSET,
-            custom_op_handlers={"Erfc": (_erfc, [])},
+            custom_op_handlers={"Erfc": (_erfc, []), "Log1p": (_log1p, [])},
         )
     try:
         onnx.checker.check_model(model)
@@ -135,9 +135,27 @@ def _quiet() -> Iterator[None]:
 def _erfc(graph: Any, node: Any, name: str, args: Any) -> None:
     """Writes erfc(x) as 1 - erf(x): ONNX has only the latter."""
     del args
+    _with_one(graph, node, name, lambda x, one, made: ("Sub", [one, made("Erf", [x])]))
+
+
+def _log1p(graph: Any, node: Any, name: str, args: Any) -> None:
+    """Writes log(1 + x), which ONNX has no operation for."""
+    del args
+    _with_one(graph, node, name, lambda x, one, made: ("Log", [made("Add", [one, x])]))
+
+
+def _with_one(graph: Any, node: Any, name: str, last: Callable[..., tuple[str, list]]) -> None:
+    """Writes an operation on x as two operations on x and 1.
+
+    Args:
+      graph: the graph.
+      node: the operation.
+      name: its name.
+      last: returns the second operation and its inputs, given x, 1, and what makes the first one.
+    """
     (x,), (output,) = node.input, node.output
     types = {"shapes": node.output_shapes, "dtypes": node.output_dtypes}
     graph.remove_node(node.name)
     one = graph.make_const(f"{name}/one", np.float32(1)).output[0]
-    erf = graph.make_node("Erf", [x], **types).output[0]
-    graph.make_node("Sub", [one, erf], outputs=[output], name=name, **types)
+    kind, inputs = last(x, one, lambda *given: graph.make_node(*given, **types).output[0])
+    graph.make_node(kind, inputs, outputs=[output], name=name, **types)

@@ -287,10 +287,18 @@ def write_manifest(
 
 
 def read_ids(folder: AnyPath, pieces: int) -> Iterator[str]:
-    """Yields the ids of the texts of a number of pieces."""
+    """Yields the ids of the texts of a number of pieces.
+
+    Raises:
+      UserError: a file is missing or damaged.
+    """
     for number in range(pieces):
-        with (folder / name_of("ids", number, "txt")).open(encoding="utf-8") as stream:
-            yield from (line.removesuffix("\n") for line in stream)
+        path = folder / name_of("ids", number, "txt")
+        try:
+            with path.open(encoding="utf-8") as stream:
+                yield from (line.removesuffix("\n") for line in stream)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{json_files.unreadable(path, error)}: {_AGAIN}") from None
 
 
 def write_piece(

@@ -46,9 +46,9 @@ def _to_int8(vectors: np.ndarray, scale: float) -> np.ndarray:
 
 
 def _of_bits(rows: np.ndarray, _: float, size: int) -> np.ndarray:
-    # Numbers of one size, of a vector whose length is 1.
+    # Numbers of one size, of a vector whose length is 1; or zeros, if none is positive.
     signs = np.unpackbits(rows, axis=-1, count=size) * np.float32(2) - 1
-    return signs * np.float32(size**-0.5)
+    return signs * (rows.any(axis=-1, keepdims=True) * np.float32(size**-0.5))
 
 
 TYPES = {

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 
@@ -14,7 +15,7 @@ from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.model import Model
 from official.saving import model_folder, text_vectors
 from official.serving import vector_pieces
-from official.serving.export import litert, saved_model
+from official.serving.export import litert, onnx, saved_model
 from official.serving.signatures import table
 from official.serving.signatures.inputs import TOKENS
 from official.serving.vector_pieces import Options
@@ -80,6 +81,20 @@ def test_vectors_are_those_of_the_training(model):
     for name, value in (("pooling", "mean"), ("normalize", True), ("layer", 0), ("size", 2)):
         with pytest.raises(UserError, match=f"{name}: sparse vectors have none"):
             loaded.encode(TEXTS, sparse=True, **{name: value})
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_other_precisions(model, precision):
+    folder, expected = model
+    loaded = official.load(folder, precision=precision)
+    found = loaded.encode(TEXTS, sparse=True)
+    np.testing.assert_allclose(found.dense(), expected, rtol=0, atol=0.1)
+    assert np.diff(found.offsets)[EMPTY].tolist() == [0, 0]
+    parts, kind, default = saved_model.restore(folder, precision=precision)
+    outputs = table.make(parts, kind, default)[1]["embed_sparse"](tf.constant(TEXTS))
+    found = as_dense(outputs, expected.shape[1])
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.1)
+    assert not found[EMPTY].any()
 
 
 def test_a_masked_lm_alone_has_the_vectors_too(model, tmp_path):
@@ -210,7 +225,14 @@ def test_the_settings_of_the_folder_and_other_runtimes(model, tmp_path):
     interpreter = tf.lite.Interpreter(str(tmp_path / "lite" / litert.FILE))
     run = interpreter.get_signature_runner("embed_sparse_tokens")
     batch = pack_texts([tf.constant(TEXTS)], loaded.tokenizer, loaded.max_length, "cls_first")
-    outputs = run(**{name: np.asarray(batch[ours], np.int32) for name, ours in TOKENS.items()})
+    given = {name: np.asarray(batch[ours], np.int32) for name, ours in TOKENS.items()}
+    outputs = run(**given)
+    np.testing.assert_allclose(as_dense(outputs, expected.shape[1]), expected, **CLOSE)
+    names, _ = onnx.export(folder, tmp_path / "onnx")
+    assert names == ["tokens", "embed_sparse_tokens"]
+    session = onnxruntime.InferenceSession(tmp_path / "onnx" / "embed_sparse_tokens.onnx")
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, given), strict=True))
     np.testing.assert_allclose(as_dense(outputs, expected.shape[1]), expected, **CLOSE)
 
 

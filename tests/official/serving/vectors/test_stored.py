@@ -173,6 +173,19 @@ def test_a_query_keeps_its_numbers(dtype, least):
     assert np.mean(shared) / 10 >= least
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_vector_of_zeros_is_no_match(dtype):
+    """That of an empty text comes last, also where other documents have scores below 0."""
+    table = np.float32([[1, -1, -1, 1], [0, 0, 0, 0], [-1, -1, 1, -1], [0, 0, 0, 0]]) / 2
+    index = dense_index(4, dtype=dtype, scale=dense.scale_of(table))
+    index.add(index.pack(table, "abcd"))
+    found = index.search(np.float32([[0.5, -0.5, -0.5, 0.5], [-0.5, -0.5, -0.5, -0.5]]), 4)
+    np.testing.assert_array_equal(found.numbers, [[0, 2, 1, 3], [2, 0, 1, 3]])
+    np.testing.assert_allclose(
+        found.scores, [[1, -0.5, -np.inf, -np.inf], [0.5, 0, -np.inf, -np.inf]], atol=1e-2
+    )
+
+
 def test_memory_is_that_of_a_block(tmp_path, monkeypatch):
     """100,000 vectors of 64 numbers are a file of 26 MB; a block of scores has 0.8 MB.
 
@@ -263,6 +276,39 @@ def test_appended_texts_are_found_as_if_they_had_been_there(folder, model, vecto
     assert "none has no _vectors.json: name a folder that --mode=embed --pieces=npy has" in said
     said = said_by(lambda: write(folder, vectors[1], out, True, format="parquet"))
     assert said == "append: not supported with pieces: parquet, only npy"
+
+
+def test_an_append_beside_another_one_is_refused(folder, vectors, tmp_path, monkeypatch):
+    """From its beginning on: when the first one ends, no piece of it is lost."""
+    out, started = tmp_path / "out", []
+    shutil.copytree(vectors[0], out)
+    for name, start in (("more", 23), ("other", 40)):
+        texts_of(start, start + 9, tmp_path / f"{name}.jsonl")
+    real = vector_pieces.Writer.__init__
+
+    def with_another(self, *given):
+        real(self, *given)
+        if not started:  # the model of the first command is loaded, and nothing is written
+            started.append(self)
+            said = said_by(write, folder, tmp_path / "other.jsonl", out, True)
+            assert said == (
+                f"{out} is being written by another command: wait for its end, or name another "
+                "output"
+            )
+
+    monkeypatch.setattr(vector_pieces.Writer, "__init__", with_another)
+    write(folder, tmp_path / "more.jsonl", out, append=True)
+    write(folder, tmp_path / "other.jsonl", out, append=True)
+    whole = Stored(out)
+    whole.check()
+    assert started and whole.ids == [f"d{i}" for i in (*range(32), *range(40, 49))]
+    # A folder without the file has lost a piece.
+    (out / "ids-00000.txt").unlink()
+    texts_of(60, 61, tmp_path / "last.jsonl")
+    said = said_by(write, folder, tmp_path / "last.jsonl", out, True)
+    assert said == (
+        f"{out}/ids-00000.txt: missing: copy the folder again, or embed the texts again"
+    )
 
 
 def test_types_of_numbers_in_folders(folder, model, vectors, tmp_path):
