@@ -10,7 +10,8 @@ rounds), queries a second, the ratio, CPU seconds, and the most memory that a se
 the vectors. Both sides have the same --threads, a core each, and find the same documents.
 
 The second form encodes the documents of a folder of BEIR once, and searches them in each type of
-numbers: the bytes of a vector, NDCG@10, and the share of the ten nearest in float32 that is found.
+numbers: the bytes of a vector, NDCG@10, and the share of the ten nearest in float32 that is found;
+int8 and bits also with the best 110 of a query compared again in float32 (`--rescore`).
 """
 
 import argparse
@@ -21,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import environments
+from official.evaluation.nearest_vectors import Found
 from official.serving import DTYPES
 from official.serving.vectors import stored
 from official.serving.vectors.indexes import dense
@@ -109,7 +111,19 @@ def losses(model_dir: Path, folder: Path) -> None:
     ids, texts = zip(*text_files.unique(judged.documents), strict=True)
     best, blocks = search.compared(embedder, list(judged.queries.values()), texts, 101)
     vectors = np.concatenate(list(blocks))
+    whole: dense.Dense | None = None
     nearest: np.ndarray | None = None
+
+    def line(name: str, size: float, found: Found) -> np.ndarray:
+        """Prints a line of the table; returns the numbers of the ten nearest."""
+        ten = found.numbers[:, :10]
+        right = ten if nearest is None else nearest
+        shared = [len(set(a) & set(b)) / 10 for a, b in zip(ten, right, strict=True)]
+        run = dict(found.runs(judged.queries, ids, 100, own=False))
+        ndcg = rankings.compute(beir.METRICS, judged.qrels, run)["ndcg_10"]
+        print(f"| {name} | {size:.0f} | {ndcg:.4f} | {np.mean(shared):.3f} |")
+        return right
+
     print("| numbers | bytes a vector | NDCG@10 | of float32's ten nearest |")
     print("|---|---:|---:|---:|")
     for dtype in DTYPES:
@@ -118,14 +132,13 @@ def losses(model_dir: Path, folder: Path) -> None:
         index = dense.Dense({**manifest, "scale": scale})
         block = index.pack(vectors, ids)
         index.add(block)
-        found = index.search(best.queries, 101)
-        ten = found.numbers[:, :10]
-        nearest = ten if nearest is None else nearest
-        shared = [len(set(a) & set(b)) / 10 for a, b in zip(ten, nearest, strict=True)]
-        run = dict(found.runs(judged.queries, ids, 100, own=False))
-        ndcg = rankings.compute(beir.METRICS, judged.qrels, run)["ndcg_10"]
         size = block["vectors"].nbytes / len(ids)
-        print(f"| {dtype} | {size:.0f} | {ndcg:.4f} | {np.mean(shared):.3f} |")
+        nearest = line(dtype, size, index.search(best.queries, 101))
+        whole = whole or index
+        if dtype in ("int8", "bits"):
+            some = index.search(best.queries, 11 * search.CANDIDATES)
+            again = whole.again(best.queries, some.numbers, 11)
+            line(f"{dtype}, compared again", size, again)
 
 
 def _options() -> argparse.Namespace:

@@ -34,6 +34,7 @@ COMMANDS = (
     "official.commands.mine_negatives",
     "official.commands.teacher_outputs",
     "official.commands.teacher_margins",
+    "official.commands.smaller_vectors",
     "official.commands.submission",
     "official.commands.score_answers",
     "official.commands.score_run",

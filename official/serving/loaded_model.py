@@ -50,7 +50,7 @@ class LoadedModel(Predictor):
         super().__init__(source)
         self.generation = source.generation
         self.embedder = Embedder(source, lite)
-        self._opened: tuple[str, dict[str, Any], EmbeddingSettings, Stored] | None = None
+        self._opened: tuple[Any, EmbeddingSettings, Stored] | None = None
 
     @functools.cached_property
     def methods(self) -> tuple[str, ...]:
@@ -142,6 +142,7 @@ class LoadedModel(Predictor):
         report: Report | None = None,
         *,
         vectors: str | os.PathLike | None = None,
+        rescore: str | os.PathLike | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Finds the documents whose vectors are nearest to those of queries, exactly.
 
@@ -161,6 +162,8 @@ class LoadedModel(Predictor):
           vectors: in place of `documents`, a folder of their vectors, which `--mode=embed
             --pieces=npy` has written with this model. Its files are mapped, and checked when the
             model first reads them.
+          rescore: a folder of the vectors of the same documents in larger numbers. Ten times
+            `top_k` documents are found by `vectors`, and compared again by these.
 
         Returns:
           The numbers of the documents, int64 [Q, K], the best first, and their scores, float32
@@ -176,8 +179,10 @@ class LoadedModel(Predictor):
         served_model.check_list(queries, "queries")
         if (documents is None) == (vectors is None):
             raise UserError("search: give either documents or vectors")
+        if rescore is not None and vectors is None:
+            raise UserError("search: rescore: is for stored vectors: give vectors, or remove it")
         if documents is None:
-            stored = self._stored(vectors or "")
+            stored = self._stored(vectors or "", rescore)
             return search.nearest_stored(self.embedder, queries, stored, top_k, batch_size)
         served_model.check_list(documents, "documents")
         count = len(documents)
@@ -186,13 +191,13 @@ class LoadedModel(Predictor):
         )
         return best.found
 
-    def _stored(self, folder: str | os.PathLike) -> Stored:
+    def _stored(self, folder: str | os.PathLike, finer: str | os.PathLike | None) -> Stored:
         """Opens stored vectors, or returns those that were opened last if nothing has changed."""
-        manifest, settings = read_manifest(paths.path(folder)), self.embedder.settings
-        if self._opened is None or self._opened[:3] != (str(folder), manifest, settings):
-            opened = search.opened(self.embedder, folder)
-            self._opened = str(folder), manifest, settings, opened
-        return self._opened[3]
+        given = [(str(x), read_manifest(paths.path(x))) for x in (folder, finer) if x is not None]
+        settings = self.embedder.settings
+        if self._opened is None or self._opened[:2] != (given, settings):
+            self._opened = given, settings, search.opened(self.embedder, folder, finer)
+        return self._opened[2]
 
     def token_vectors(
         self,

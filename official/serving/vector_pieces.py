@@ -357,7 +357,7 @@ def _appending(folder: AnyPath) -> Iterator[dict[str, Any]]:
       UserError: another command does, the folder has no manifest, or it lacks its first file.
     """
     stored.read_manifest(folder)
-    next(stored.read_ids(folder, 1), None)  # there, or an error
+    next(stored.ids_of_piece(folder, 0), None)  # there, or an error
     # The plan is another file for each command, and the manifest for each append.
     with atomic.only_one(folder / stored.name_of("ids", 0, "txt"), folder):
         yield stored.read_manifest(folder)

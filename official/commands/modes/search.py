@@ -46,6 +46,13 @@ FLAGS = (
         "which --mode=embed --pieces=npy has written with this model and these settings.",
     ),
     Flag(
+        "rescore",
+        str,
+        None,
+        "with --vectors: a folder of the vectors of the same documents in larger numbers. Ten "
+        "times --top_k documents are found by --vectors, and compared again by these.",
+    ),
+    Flag(
         "beir",
         str,
         None,
@@ -88,6 +95,8 @@ def run(options: Values) -> None:
         raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
     if options.vectors and options.pool_factor is not None:
         raise errors.UserError("--pool_factor: the vectors of --vectors are stored: remove it")
+    if options.rescore and not options.vectors:
+        raise errors.UserError("--rescore: is for --vectors: give it")
     for flag in ("texts", "rerank"):
         if options.vectors and getattr(options, flag):
             raise errors.UserError(f"give either --{flag} or --vectors")
@@ -116,8 +125,8 @@ def run(options: Values) -> None:
     else:
         embedder = model.embedder
         embedder.settings = mode.embedding_settings(options, model)
-        source = search.opened(embedder, options.vectors) if options.vectors else documents
-        known = search.write(embedder, queries, source, *places, own=not judged)
+        stored = options.vectors and search.opened(embedder, options.vectors, options.rescore)
+        known = search.write(embedder, queries, stored or documents, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")
     if judged:
         _score(options.output, judged, known)

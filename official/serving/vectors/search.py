@@ -30,6 +30,7 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
 TOP_K = 100
+CANDIDATES = 10  # times as many documents are compared again
 
 
 def nearest(
@@ -99,13 +100,23 @@ def compared(
     return best, vectors()
 
 
-def opened(embedder: Embedder, folder: str | os.PathLike) -> Stored:
+def opened(
+    embedder: Embedder, folder: str | os.PathLike, finer: str | os.PathLike | None = None
+) -> Stored:
     """Opens stored vectors of documents, and checks that they are whole and those of a model.
 
+    Args:
+      embedder: the model.
+      folder: the folder.
+      finer: see `Stored`; None = there is none.
+
     Raises:
-      UserError: see `Stored`, its `check` and its `check_model`.
+      UserError: see `Stored`, its `check`, its `check_model` and its `check_texts`.
     """
     vectors = Stored(folder)
+    if finer is not None:
+        vectors.finer = opened(embedder, finer)
+        vectors.check_texts(vectors.finer)
     kind = stored.kind_of(embedder)
     if vectors.manifest["kind"] != kind:
         raise UserError(
@@ -130,7 +141,11 @@ def nearest_stored(
       batch_size: as for `nearest`.
     """
     check_top_k(top_k)
-    return vectors.index.search(encoded(embedder, queries, "query", batch_size), top_k)
+    asked = encoded(embedder, queries, "query", batch_size)
+    if vectors.finer is None:
+        return vectors.index.search(asked, top_k)
+    found = vectors.index.search(asked, CANDIDATES * top_k)
+    return vectors.finer.index.again(asked, found.numbers, top_k)
 
 
 def write(

@@ -125,7 +125,11 @@ class Stored:
       folder: the folder.
       manifest: what `_vectors.json` has.
       index: compares its documents with queries.
+      finer: the same documents in larger numbers, by which the best ones are compared again; None =
+        once is enough.
     """
+
+    finer: "Stored | None" = None
 
     def __init__(self, folder: str | os.PathLike):
         """Maps the files.
@@ -194,6 +198,22 @@ class Stored:
             twice = next(i for i, count in collections.Counter(ids).items() if count > 1)
             raise UserError(f"{self.folder}: the id {twice!r} occurs twice: embed texts with ids")
         return ids
+
+    def check_texts(self, other: "Stored") -> None:
+        """Compares the ids of the documents with those of another folder, piece by piece.
+
+        Raises:
+          UserError: they are others.
+        """
+        mine, theirs = (
+            {name: x for name, x in each.manifest["checksums"].items() if name.endswith(".txt")}
+            for each in (self, other)
+        )
+        if mine != theirs or self.index.count != other.index.count:
+            raise UserError(
+                f"{other.folder}: its texts or its pieces are not those of {self.folder}: make one "
+                "of the other (official.commands.smaller_vectors)"
+            )
 
     def check_model(self, embedder: "Embedder", settings: "EmbeddingSettings") -> None:
         """Compares the vectors with those that a search would compute of documents.
@@ -293,12 +313,17 @@ def read_ids(folder: AnyPath, pieces: int) -> Iterator[str]:
       UserError: a file is missing or damaged.
     """
     for number in range(pieces):
-        path = folder / name_of("ids", number, "txt")
-        try:
-            with path.open(encoding="utf-8") as stream:
-                yield from (line.removesuffix("\n") for line in stream)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{json_files.unreadable(path, error)}: {_AGAIN}") from None
+        yield from ids_of_piece(folder, number)
+
+
+def ids_of_piece(folder: AnyPath, number: int) -> Iterator[str]:
+    """Yields the ids of the texts of a piece; errors are those of `read_ids`."""
+    path = folder / name_of("ids", number, "txt")
+    try:
+        with path.open(encoding="utf-8") as stream:
+            yield from (line.removesuffix("\n") for line in stream)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{json_files.unreadable(path, error)}: {_AGAIN}") from None
 
 
 def write_piece(

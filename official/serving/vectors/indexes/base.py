@@ -70,6 +70,23 @@ class Index(abc.ABC):
           top_k: the maximum of K.
         """
 
+    def documents(self, start: int, stop: int) -> Any:
+        """Returns the vectors of documents in float32, as `pack` takes them."""
+        raise NotImplementedError
+
+    def again(self, queries: Any, numbers: np.ndarray, top_k: int) -> Found:
+        """Finds the best of some documents of each query.
+
+        Args:
+          queries: as for `search`.
+          numbers: those of the documents, int64 [Q, any number].
+          top_k: as for `search`.
+
+        Raises:
+          UserError: vectors of this kind are not compared twice.
+        """
+        raise UserError("rescore: is for vectors in smaller numbers, which these have not")
+
 
 def not_finite(identity: str, advice: str) -> UserError:
     """Returns the error of a document whose vector has numbers that are not finite.

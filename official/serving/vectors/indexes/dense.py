@@ -120,14 +120,29 @@ class Dense(Index):
         def part(ends: tuple[int, int]) -> Found:
             best = Best(queries, top_k, self.manifest["settings"]["similarity"])
             for start in range(*ends, self.block):
-                best.add(self._documents(start, start + self.block))
+                best.add(self.documents(start, start + self.block))
             return Found(best.found.numbers + ends[0], best.found.scores)
 
         with blas.one_thread(), ThreadPoolExecutor(threads) as pool:
             return best_of(list(pool.map(part, itertools.pairwise(cuts))), top_k)
 
-    def _documents(self, start: int, stop: int) -> Vectors:
-        """Returns the vectors of documents, which may be of several pieces."""
+    @override
+    def again(self, queries: Vectors, numbers: np.ndarray, top_k: int) -> Found:
+        found = Found(numbers[:, :top_k].copy(), np.zeros(numbers[:, :top_k].shape, np.float32))
+        for row, own in enumerate(np.sort(numbers, axis=1)):  # of equal scores, the earlier first
+            best = Best(queries[row : row + 1], top_k, self.manifest["settings"]["similarity"])
+            pieces = np.searchsorted(self._firsts, own, "right") - 1
+            best.add(self._joined([self._rows(i, own[pieces == i]) for i in np.unique(pieces)]))
+            chosen = best.found
+            found.numbers[row], found.scores[row] = own[chosen.numbers[0]], chosen.scores[0]
+        return found
+
+    def _rows(self, piece: int, numbers: np.ndarray) -> Any:
+        """Returns the vectors of some documents of a piece, by their numbers among all."""
+        return self._decoded(self._tables[piece][numbers - self._firsts[piece]])
+
+    @override
+    def documents(self, start: int, stop: int) -> Vectors:
         parts = []
         for piece in range(bisect.bisect_right(self._firsts, start) - 1, len(self._tables)):
             first = self._firsts[piece]
@@ -178,6 +193,11 @@ class Tokens(Dense):
         ends = self._ends[piece][start : stop + 1]
         rows = self._decoded(self._tables[piece][ends[0] : ends[-1]])
         return np.split(rows, ends[1:-1] - ends[0])
+
+    @override
+    def _rows(self, piece: int, numbers: np.ndarray) -> list[np.ndarray]:
+        places = (numbers - self._firsts[piece]).tolist()
+        return [self._part(piece, place, place + 1)[0] for place in places]
 
     @override
     def _joined(self, parts: list[list[np.ndarray]]) -> list[np.ndarray]:

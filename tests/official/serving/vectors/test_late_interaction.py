@@ -17,7 +17,7 @@ from official.serving import reranking, vector_pieces
 from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.serving.vector_pieces import Options
-from official.serving.vectors import search
+from official.serving.vectors import search, smaller
 from official.tasks import trec
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
@@ -176,6 +176,14 @@ def test_stored_vectors_of_tokens(made, tmp_path):
         ]
         np.testing.assert_allclose(*by_number, atol=atol)
     assert np.load(tmp_path / "int8" / "vectors-00000.npy").dtype == np.int8
+    # The best by smaller vectors, compared again by those that they were made of.
+    smaller.write(tmp_path / "float32", tmp_path / "bits", "bits")
+    assert np.load(tmp_path / "bits" / "vectors-00000.npy").shape[1] == 1
+    numbers, scores = model.search(
+        QUERIES, vectors=tmp_path / "bits", rescore=tmp_path / "float32", top_k=8
+    )
+    np.testing.assert_array_equal(numbers, wanted[0])
+    np.testing.assert_allclose(scores, wanted[1], **CLOSE)
     tokens = [len(x) for x in model.token_vectors(texts)]
     lengths = [np.load(tmp_path / "float32" / f"lengths-0000{i}.npy") for i in range(5)]
     assert np.concatenate(lengths).tolist() == [tokens[0], 0, *tokens[2:]]

@@ -19,7 +19,7 @@ from official.serving.export import litert, onnx, saved_model
 from official.serving.signatures import table
 from official.serving.signatures.inputs import TOKENS
 from official.serving.vector_pieces import Options
-from official.serving.vectors import negatives
+from official.serving.vectors import negatives, smaller
 from official.tasks import trec
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
@@ -259,6 +259,10 @@ def test_stored_vectors(model, tmp_path):
     with pytest.raises(UserError, match="dtype: int8: sparse vectors have float32: remove it"):
         other = Options(str(model[0]), dtype="int8")
         vector_pieces.write(other, tmp_path / "first.tsv", tmp_path / "int8", report=len)
+    with pytest.raises(UserError, match="dtype: bits: sparse vectors have float32: remove it"):
+        smaller.write(out, tmp_path / "bits", "bits")
+    with pytest.raises(UserError, match="rescore: is for vectors in smaller numbers"):
+        loaded.search(asked, vectors=out, rescore=out)
     with pytest.raises(UserError, match="prompt: not supported for vectors of the kind sparse"):
         other = Options(str(model[0]), prompt="query")
         vector_pieces.write(other, tmp_path / "first.tsv", tmp_path / "x", report=len)

@@ -19,7 +19,7 @@ from official.evaluation.nearest_vectors import Best
 from official.saving.text_vectors import EmbeddingSettings
 from official.serving import DTYPES, vector_pieces
 from official.serving.vector_pieces import Options
-from official.serving.vectors import search, stored
+from official.serving.vectors import search, smaller, stored
 from official.serving.vectors.indexes import dense
 from official.serving.vectors.indexes.dense import Dense
 from official.serving.vectors.stored import Stored
@@ -337,6 +337,93 @@ def test_types_of_numbers_in_folders(folder, model, vectors, tmp_path):
             Options(str(folder), dtype="int8", **options)
 
 
+@pytest.fixture(scope="module")
+def smaller_ones(vectors, tmp_path_factory):
+    """The vectors of `vectors` in smaller numbers, by their types."""
+    place = tmp_path_factory.mktemp("smaller")
+    for dtype in DTYPES[1:]:
+        smaller.write(vectors[0], place / dtype, dtype)
+    return {dtype: place / dtype for dtype in DTYPES[1:]}
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_smaller_numbers_are_those_of_the_texts(folder, vectors, smaller_ones, tmp_path, dtype):
+    """A folder that is made of another one is what the texts give."""
+    write(folder, vectors[1], tmp_path / "out", dtype=dtype)
+    record, made = (
+        json.loads((x / stored.FILE).read_text()) for x in (tmp_path / "out", smaller_ones[dtype])
+    )
+    scales = [each.pop("scale") or 0 for each in (made, record)]
+    assert scales[0] == pytest.approx(scales[1], rel=1e-6) and bool(scales[0]) == (dtype == "int8")
+    assert made["checksums"].keys() == record["checksums"].keys()
+    for number in range(3):
+        name = f"vectors-0000{number}.npy"
+        mine, theirs = (np.load(x / name) for x in (smaller_ones[dtype], tmp_path / "out"))
+        assert mine.dtype == theirs.dtype
+        if dtype == "float16":
+            np.testing.assert_allclose(mine, theirs, atol=1e-3)
+        elif dtype == "bits":
+            np.testing.assert_array_equal(mine, theirs)
+        else:  # a step where batches of texts round otherwise
+            apart = np.abs(mine.astype(int) - theirs.astype(int))
+            assert apart.max() <= 1 and np.mean(apart > 0) < 0.02
+    for each in (record, made):
+        each.pop("checksums"), each.pop("checksum")
+    assert made == record
+    texts_of(23, 30, tmp_path / "more.jsonl")
+    shutil.copytree(smaller_ones[dtype], tmp_path / "grown")
+    write(folder, tmp_path / "more.jsonl", tmp_path / "grown", append=True, dtype=dtype)
+    assert Stored(tmp_path / "grown").ids == [f"d{i}" for i in range(30)]
+
+
+def test_the_best_are_compared_again(folder, model, vectors, smaller_ones, tmp_path, monkeypatch):
+    place, bits = vectors[0], smaller_ones["bits"]
+    asked = list(QUERIES.values())
+    wanted = model.search(asked, vectors=place, top_k=23)
+    numbers, scores = model.search(asked, vectors=bits, rescore=place, top_k=3)  # of 23 texts all
+    np.testing.assert_array_equal(numbers, wanted[0][:, :3])
+    np.testing.assert_allclose(scores, wanted[1][:, :3], atol=1e-6)
+    with monkeypatch.context() as patched:
+        patched.setattr(search, "CANDIDATES", 2)
+        numbers, scores = model.search(asked, vectors=bits, rescore=place, top_k=4)
+        first, _ = model.search(asked, vectors=bits, top_k=8)
+        for row, of_all in enumerate(wanted[0]):
+            best = [number for number in of_all if number in first[row]][:4]
+            assert numbers[row].tolist() == best
+    assert model.search([], vectors=bits, rescore=place, top_k=4)[0].shape == (0, 4)
+    opened = search.opened(model.embedder, bits, place)
+    search.write(model.embedder, QUERIES, opened, tmp_path / "again.run", 3, "x")
+    run = trec.read_run(tmp_path / "again.run")
+    assert [list(found) for found in run.values()] == [
+        [f"d{i}" for i in row] for row in wanted[0][:, :3]
+    ]
+    # Other texts, and vectors that are not made smaller.
+    shutil.copytree(bits, tmp_path / "grown")
+    texts_of(23, 25, tmp_path / "more.jsonl")
+    write(folder, tmp_path / "more.jsonl", tmp_path / "grown", append=True, dtype="bits")
+    said = said_by(search.opened, model.embedder, tmp_path / "grown", place)
+    assert said == (
+        f"{place}: its texts or its pieces are not those of {tmp_path}/grown: make one of the "
+        "other (official.commands.smaller_vectors)"
+    )
+    said = said_by(smaller.write, smaller_ones["int8"], tmp_path / "x", "bits")
+    assert said == (
+        f"{smaller_ones['int8']}: its numbers are int8: name the folder of float32 that they were "
+        "made of, or embed the texts again"
+    )
+    write(folder, vectors[1], tmp_path / "long", normalize=False)
+    said = said_by(smaller.write, tmp_path / "long", tmp_path / "x", "bits")
+    assert said.startswith("dtype: bits: they have no lengths")
+    said = said_by(smaller.write, place, bits, "bits")
+    assert "bits is there already: name another folder" in said
+    with pytest.raises(UserError, match="rescore: is for stored vectors: give vectors, or remove"):
+        model.search(asked, ["a"], rescore=place)
+    copy = changed(place, tmp_path)
+    (copy / "vectors-00001.npy").write_bytes((place / "vectors-00000.npy").read_bytes())
+    assert "has changed since it was" in said_by(smaller.write, copy, tmp_path / "x", "int8")
+    assert not (tmp_path / "x").exists()
+
+
 def test_an_append_that_stops_leaves_the_folder_whole(
     folder, model, vectors, tmp_path, monkeypatch
 ):
@@ -525,6 +612,15 @@ def test_command(folder, vectors, tmp_path):
         assert f"give either --{flag} or --vectors" in done.stderr
     done = commands.run(*given, "--max_length=8", status=2)
     assert "max_length of its vectors is None, and 8 in this search" in done.stderr
+    small = "official.commands.smaller_vectors", f"--vectors={place}", f"--output={tmp_path}/bits"
+    done = commands.run(*small, "--dtype=bits", status=0)
+    assert f"{tmp_path}/bits: 23 texts in 3 pieces, bits" in done.stdout
+    output = f"--output={tmp_path}/d.run"
+    commands.run(*options, f"--vectors={tmp_path}/bits", f"--rescore={place}", output, status=0)
+    third = trec.read_run(tmp_path / "d.run")
+    assert {q: list(x) for q, x in third.items()} == {q: list(x) for q, x in first.items()}
+    done = commands.run(*options, f"--texts={file}", f"--rescore={place}", output, status=2)
+    assert "--rescore: is for --vectors: give it" in done.stderr
     done = commands.run(
         "official.main", "--mode=embed", f"--model_dir={folder}", f"--texts={file}",
         f"--output={tmp_path}/x.npy", "--append", status=2,
