@@ -14,10 +14,15 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from official.service import operations
-from official.service.compatible import OpenAIEmbeddings, TEIEmbed, TEIRerank
+from official.service.compatible import (
+    OpenAIEmbeddings,
+    TEIEmbed,
+    TEIEmbedSparse,
+    TEIRerank,
+)
 from official.service.guard import failure
 from official.service.joining import Busy, Joiner
-from official.service.operations import Embed, Model, Operation, Rank
+from official.service.operations import Embed, EmbedSparse, Model, Operation, Rank
 from official.utils.errors import UserError
 
 _JSON = "application/json"
@@ -70,7 +75,7 @@ class Service:
         self.model, self.name, self.metrics = model, name, metrics
         self._joiner, self._max_texts = joiner, max_texts
         self._paths: set[str] = set()
-        self._operations = [op for op in operations.OPERATIONS if op.METHOD in model.methods]
+        self._operations = [op for op in operations.OPERATIONS if op.served(model)]
 
     def try_all(self) -> None:
         """Calls all methods, so that their graphs are made before the first request."""
@@ -98,6 +103,8 @@ class Service:
         if Embed in self._operations:
             self._post(app, "/v1/embeddings", OpenAIEmbeddings, self._openai)
             self._post(app, "/embed", TEIEmbed, self._tei_embed)
+        if EmbedSparse in self._operations:
+            self._post(app, "/embed_sparse", TEIEmbedSparse, self._tei_embed_sparse)
         if Rank in self._operations:
             self._post(app, "/rerank", TEIRerank, self._tei_rerank)
         for path, about in (("/v1/models", self._models), ("/info", self._info)):
@@ -182,6 +189,9 @@ class Service:
     async def _tei_embed(self, request: TEIEmbed) -> Any:
         embed = request.operation()
         return embed.finish(self.model, await self._computed(embed, "/embed"))
+
+    async def _tei_embed_sparse(self, request: TEIEmbedSparse) -> Any:
+        return request.response(await self._computed(request.operation(), "/embed_sparse"))
 
     async def _tei_rerank(self, request: TEIRerank) -> Any:
         rank = Rank(query=request.query, documents=request.texts, raw=True)

@@ -1,7 +1,8 @@
 """The interfaces of others for vectors and ranking, so that their clients work.
 
 * `POST /v1/embeddings` and `GET /v1/models`, as OpenAI's API describes them;
-* `POST /embed`, `POST /rerank` and `GET /info`, as text-embeddings-inference has them.
+* `POST /embed`, `POST /embed_sparse`, `POST /rerank` and `GET /info`, as
+  text-embeddings-inference has them.
 
 Texts longer than the model reads are cut, as everywhere here.
 """
@@ -12,8 +13,9 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
+from scipy import special
 
-from official.service.operations import Embed
+from official.service.operations import Embed, EmbedSparse
 
 Inputs = str | Annotated[list[str], Field(min_length=1)]
 
@@ -66,6 +68,25 @@ class TEIEmbed(BaseModel):
         )
 
 
+class TEIEmbedSparse(BaseModel):
+    """The body of `POST /embed_sparse`."""
+
+    inputs: Inputs
+    truncate: Literal[True] | None = None
+    prompt_name: str | None = None
+
+    def operation(self) -> EmbedSparse:
+        """Returns the same request to this server."""
+        return EmbedSparse(texts=_listed(self.inputs), prompt=self.prompt_name)
+
+    def response(self, results: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Any]:
+        """Returns the words of each text by their ids, in the order of these."""
+        return [
+            [{"index": i, "value": x} for i, x in zip(ids.tolist(), weights.tolist(), strict=True)]
+            for ids, weights in results
+        ]
+
+
 class TEIRerank(BaseModel):
     """The body of `POST /rerank`."""
 
@@ -78,7 +99,7 @@ class TEIRerank(BaseModel):
     def response(self, scores: Sequence[float]) -> list[dict[str, Any]]:
         """Returns the ranks, the best first."""
         values = np.asarray(scores, np.float64)
-        shown = values if self.raw_scores else 1 / (1 + np.exp(-values))
+        shown = values if self.raw_scores else special.expit(values)
         order = np.argsort(-values, kind="stable")
         return [
             {

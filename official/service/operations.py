@@ -12,10 +12,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict, override
 
+from official.evaluation.sparse_vectors import SparseVectors
 from official.saving import served_model
 from official.serving.exported_model import ExportedModel
 from official.serving.generation import mask_filler
 from official.serving.loaded_model import LoadedModel
+from official.serving.vectors import stored
 from official.utils.errors import UserError
 
 BATCH_SIZE = 32
@@ -44,6 +46,11 @@ class Operation(BaseModel):
     NAME: ClassVar[str]
     METHOD: ClassVar[str]
     RESULT: ClassVar[Any]
+
+    @classmethod
+    def served(cls, model: Model) -> bool:
+        """Whether a model can do it."""
+        return cls.METHOD in model.methods
 
     @classmethod
     def examples(cls, model: Model) -> "list[Operation]":
@@ -84,6 +91,11 @@ class Embed(Operation):
     )
 
     @override
+    @classmethod
+    def served(cls, model: Model) -> bool:
+        return super().served(model) and _vectors_of(model) == "dense"
+
+    @override
     def items(self) -> Sequence[str]:
         return self.texts
 
@@ -118,6 +130,45 @@ class Embed(Operation):
             lengths = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.maximum(lengths, _SHORTEST)
         return rows
+
+
+class EmbedSparse(Operation):
+    """The words of each text with their weights, the largest first, of a model that has these."""
+
+    NAME, METHOD, RESULT = "embed_sparse", "encode", dict[str, float]
+
+    texts: Texts
+    prompt: str | None = Field(
+        default=None, description="The name of a prompt of the model, or query or document."
+    )
+
+    @override
+    @classmethod
+    def served(cls, model: Model) -> bool:
+        return super().served(model) and _vectors_of(model) == "sparse"
+
+    @override
+    def items(self) -> Sequence[str]:
+        return self.texts
+
+    @override
+    def settings(self) -> Hashable:
+        return self.prompt
+
+    @override
+    def run(self, model: Model, items: Sequence[str]) -> Sequence[tuple[np.ndarray, np.ndarray]]:
+        assert isinstance(model, LoadedModel)  # see `_vectors_of`
+        vectors = model.embedder.sparse(items, self.prompt, batch_size=BATCH_SIZE)
+        return [vectors.entries(number) for number in range(len(vectors))]
+
+    @override
+    def finish(self, model: Model, results: Sequence[Any]) -> Sequence[Any]:
+        assert isinstance(model, LoadedModel)
+        return [
+            dict(named)
+            for ids, weights in results
+            for named in model.words(SparseVectors(np.array([0, len(ids)]), ids, weights, 0))
+        ]
 
 
 class Label(TypedDict, total=False):
@@ -374,6 +425,11 @@ class Generate(Operation):
         return {name: value for name, value in given.items() if value is not None}
 
 
+def _vectors_of(model: Model) -> str:
+    """Returns the kind of the vectors of a model; exports serve dense ones alone."""
+    return stored.kind_of(model.embedder) if isinstance(model, LoadedModel) else "dense"
+
+
 def _together(**lists: Sequence[Any]) -> list[tuple]:
     """Returns the tuples of lists after a check that they have the same length."""
     served_model.check_lengths(**lists)
@@ -381,7 +437,7 @@ def _together(**lists: Sequence[Any]) -> list[tuple]:
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    Embed, Classify, Score, Rank, Tag, Answer, Choose, FillMask, Generate,
+    Embed, EmbedSparse, Classify, Score, Rank, Tag, Answer, Choose, FillMask, Generate,
 )  # fmt: skip
 
 

@@ -82,7 +82,10 @@ class ExportedModel(Predictor):
         self._graphs = self._loaded.signatures
         self.methods = tuple(method for method, has in _METHODS.items() if self._has(*has))
         if not self.methods:
-            raise UserError(f"{folder}: no signature of official.export takes texts")
+            names = ", ".join(sorted(self._graphs)) or "none"
+            raise UserError(
+                f"{folder}: its signatures ({names}) are none that is served: take the model folder"
+            )
         labels = path / LABELS
         self._labels = tuple(labels.read_text("utf-8").splitlines()) if labels.exists() else ()
         self.embedder = _Embedder(self)

@@ -29,7 +29,7 @@ from official.serving.predictor import OBJECTIVES, Predictor
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder, TokenVectors
 from official.serving.vectors.mteb_encoder import MTEBEncoder
-from official.serving.vectors.stored import Stored, read_manifest
+from official.serving.vectors.stored import Stored, kind_of, read_manifest
 from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.progress import Report
@@ -55,7 +55,8 @@ class LoadedModel(Predictor):
     @functools.cached_property
     def methods(self) -> tuple[str, ...]:
         """The methods below and of `Predictor` that this model can do."""
-        heads = filter(self.tasks, OBJECTIVES)
+        heads = [name for name in OBJECTIVES if self.tasks(name)]
+        heads += ["rank"] * (self.embedder.has_late and "rank" not in heads)
         fills = ["fill_mask"] * (mask_filler.why_not(self._source) is None)
         writes = ["generate"] * (generator.why_not(self.model) is None)
         return "encode", "search", "tokens", *fills, *heads, *writes
@@ -267,7 +268,15 @@ class LoadedModel(Predictor):
             config.
           revision: the version of the results, which mteb does not compute again; None = a checksum
             of the weights and the settings.
+
+        Raises:
+          UserError: the model compares sparse vectors, or those of tokens.
         """
+        if (kind := kind_of(self.embedder)) != "dense":
+            raise UserError(
+                f"for_mteb: this model compares vectors of the kind {kind}, which are not "
+                "supported: score a folder of BEIR with --mode=search --beir"
+            )
         return MTEBEncoder(self.embedder, name or f"local/{self.config.name}", revision)
 
     def tokens(

@@ -16,6 +16,7 @@ from official.plots import attention, figures
 from official.serving import predictor
 from official.serving.generation import generator, mask_filler
 from official.serving.loaded_model import LoadedModel
+from official.serving.vectors import stored
 from official.tasks import tags
 from official.utils.errors import UserError
 from official.web.results import Cell, Matrix, Picture, Result, Table, marked
@@ -254,7 +255,7 @@ def _search(
 ) -> list[Result]:
     numbers, scores = model.search([query], documents, top_k)
     found = zip(scores[0].tolist(), numbers[0].tolist(), strict=True)
-    rows = [(score, documents[number]) for score, number in found]
+    rows = [(score, documents[number]) for score, number in found if score > -np.inf]
     return [Table(("score", "text"), rows, share=0)]
 
 
@@ -400,7 +401,7 @@ TABS: dict[str, Tab] = {
         "Compare",
         "The model makes a vector of each text. The table has the cosines between them: 1 is the "
         "same direction, and texts of similar meaning should come near it.",
-        lambda model: True,
+        lambda model: stored.kind_of(model.embedder) == "dense",
         lambda model: [Field("texts", "Texts", "lines", _TEXTS)],
         _compare,
     ),

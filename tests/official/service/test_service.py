@@ -227,6 +227,80 @@ def check_rerank(client, documents, scores):
     assert set(ranks[0]) == {"index", "score"}
 
 
+def test_static_vectors(tmp_path):
+    """An empty text has zeros in each form, also where its vector is divided by its length."""
+    import official
+    from tests.official.serving.vectors.test_static_encoder import write
+
+    model = official.load(write(tmp_path / "static"))
+    expected = model.encode(TEXTS)
+    with served(model) as client:
+        close(client.results("embed", texts=TEXTS), expected)
+        for path, body in (("/embed", {"inputs": TEXTS}), ("/v1/embeddings", {"input": TEXTS})):
+            status, found = client.send(path, body)
+            assert status == 200
+            found = found if path == "/embed" else [one["embedding"] for one in found["data"]]
+            close(found, expected)
+            assert found[2] == [0.0] * len(expected[2])
+
+
+def test_sparse_vectors(tmp_path):
+    """In place of dense ones, which such a model has not learned."""
+    import official
+    from tests.official.serving.vectors import test_sparse
+
+    folder = tmp_path / "sparse"
+    test_sparse.write(folder, queries="table")
+    model = official.load(folder)
+    pieces = model.tokenizer.pieces
+    with served(model) as client:
+        assert client.send("/info")[1]["operations"] == ["embed_sparse"]
+        for prompt in (None, "query"):
+            vectors = model.encode(TEXTS, sparse=True, prompt=prompt)
+            expected = [dict(words) for words in model.words(vectors)]
+            found = client.results("embed_sparse", texts=TEXTS, prompt=prompt)
+            for one, other in zip(found, expected, strict=True):
+                assert list(one) == list(other) and one == pytest.approx(other, abs=1e-5)
+            assert found[2] == {} and len(found[0]) > 2
+            status, listed = client.send("/embed_sparse", {"inputs": TEXTS, "prompt_name": prompt})
+            assert status == 200
+            named = [{pieces[one["index"]]: one["value"] for one in each} for each in listed]
+            for one, other in zip(named, expected, strict=True):
+                assert one == pytest.approx(other, abs=1e-5)
+        assert client.results("embed_sparse", texts=[]) == []
+        message = client.refused(404, "/api/embed", {"texts": TEXTS})
+        assert "which answers POST /api/embed_sparse; /openapi.json" in message
+        client.refused(404, "/embed", {"inputs": TEXTS})
+        message = client.refused(422, "/api/embed_sparse", {"texts": ["a"], "prompt": "other"})
+        assert "not a prompt of this model" in message
+
+
+def test_late_interaction_ranks(tmp_path):
+    """An empty document is the last one, and its score a number."""
+    import official
+    from tests.official.conversion import test_multi_vector_encoders as late
+
+    model = official.load(late.model(tmp_path / "late"))
+    expected = model.rank("the cat", TEXTS).tolist()
+    with served(model) as client:
+        assert client.send("/info")[1]["operations"] == ["rank"]
+        close(client.results("rank", query="the cat", documents=TEXTS), expected)
+        assert np.argmin(expected) == 2
+        check_rerank(client, TEXTS, np.array(expected))
+        client.refused(404, "/api/embed", {"texts": TEXTS})
+
+
+def test_several_labels_are_no_ranks(tmp_path):
+    model = models.head("classification", tmp_path)
+    with served(model) as client:
+        for path, body in (
+            ("/api/rank", {"query": "a", "documents": TEXTS}),
+            ("/rerank", {"query": "a", "texts": TEXTS}),
+        ):
+            message = client.refused(404, path, body)
+            assert "which answers POST /api/embed, /api/classify; /openapi.json" in message
+
+
 @pytest.mark.slow
 def test_an_export(tmp_path):
     """It has no vectors, and so no address of them."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import official
 from official.serving.exported_model import ExportedModel
@@ -90,3 +91,9 @@ def test_generation(tmp_path):
 def test_what_is_no_export(tmp_path):
     with pytest.raises(UserError, match="not a SavedModel, which has the file saved_model.pb"):
         ExportedModel(tmp_path)
+    other = tf.Module()
+    graph = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([2], name="x")])
+    tf.saved_model.save(other, tmp_path / "other", signatures={"embed_sparse": graph})
+    message = r"its signatures \(embed_sparse\) are none that is served: take the model folder"
+    with pytest.raises(UserError, match=message):
+        ExportedModel(tmp_path / "other")

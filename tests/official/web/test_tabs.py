@@ -10,6 +10,8 @@ import official
 from official.plots import attention
 from official.utils.errors import UserError
 from official.web import results, tabs
+from tests.official.conversion import test_multi_vector_encoders as late
+from tests.official.serving.vectors import test_sparse
 from tests.official.web import models
 
 TEXT = "The cat sat on a mat. 😀\nA quick dog ran."
@@ -217,6 +219,24 @@ def test_vectors_are_compared(tmp_path):
     best = np.argsort(-cosines)[:2]
     assert [row[1] for row in table.rows] == [LINES[i] for i in best]
     np.testing.assert_allclose([row[0] for row in table.rows], cosines[best], atol=1e-5)
+
+
+def test_vectors_that_are_not_dense(tmp_path):
+    """Documents without a word of the query are not shown, and no vectors that were not learned."""
+    test_sparse.write(tmp_path / "sparse")
+    model = official.load(tmp_path / "sparse")
+    assert "search" in able(model) and "compare" not in able(model)
+    numbers, scores = model.search(["a cat"], LINES)
+    [table] = apply("search", model, query="a cat", documents=DOCUMENTS, top_k="10")
+    assert [row[1] for row in table.rows] == [LINES[i] for i in numbers[0]]
+    np.testing.assert_allclose([row[0] for row in table.rows], scores[0], atol=1e-5)
+    [table] = apply("search", model, query="", documents=DOCUMENTS, top_k="10")
+    assert not table.rows
+    model = official.load(late.model(tmp_path / "late"))
+    assert "rank" in able(model) and "compare" not in able(model)
+    [table] = apply("rank", model, query="a cat", documents=DOCUMENTS)
+    scores = model.rank("a cat", LINES)
+    assert [row[1] for row in table.rows] == [LINES[i] for i in np.argsort(-scores)]
 
 
 @pytest.mark.slow

@@ -137,6 +137,8 @@ def test_searches(model):
         np.testing.assert_allclose(scores[row][:count], values[order][:count], **CLOSE)
     assert not set(EMPTY) & set(numbers.ravel()) and np.all(numbers[1] == -1)
     assert len(loaded.search(queries, [""], top_k=3)[0]) == 3  # nothing is found
+    with pytest.raises(UserError, match="for_mteb: this model compares vectors of the kind sparse"):
+        loaded.for_mteb()
 
 
 def test_negatives_are_found_by_sparse_vectors(model):

@@ -23,9 +23,8 @@ TEXTS = ["The cat sat on a mat.", "", "猫 猫", "dog 猫 dog cat", "a cat and a
 CLOSE = dict(rtol=0, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("static") / "model"
+def write(folder):
+    """A model with random vectors."""
     tokenizer = tokenizers.load(GOLDEN / "hf_files" / "bare")
     rows = np.random.default_rng(0).normal(1, 1, (tokenizer.vocab_size, D)).astype(np.float32)
     encoder = StaticConfig(
@@ -39,6 +38,11 @@ def folder(tmp_path_factory):
         embedding=strict.to_dict(static_vectors.settings_of(tokenizer, normalize=True)),
     )
     return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("static") / "model")
 
 
 def expected(model, texts):
