@@ -21,6 +21,7 @@ SUFFIX = ".run"  # of a file with a run
 Qrels = dict[str, dict[str, int]]  # query → document → grade
 MAX_GRADE = 4  # the highest grade of TREC's web track, which satisfies 15 of 16 users
 Run = dict[str, dict[str, float]]  # query → document → score
+_FUSED_RANKS = 60  # Cormack et al., section 2: what is added to each rank
 
 # Called for an invalid line, with the kind of error and the whole message.
 Bad = Callable[[str, str], None]
@@ -33,6 +34,21 @@ def ordered(scores: Mapping[str, float]) -> list[tuple[str, float]]:
     """
     by_id = sorted(scores.items(), reverse=True)
     return sorted(by_id, key=lambda item: -np.float32(item[1]))
+
+
+def fused(runs: Iterable[Run]) -> Run:
+    """Joins runs by ranks alone: reciprocal rank fusion (Cormack et al., 2009).
+
+    The score of a document is the sum of 1 / (60 + rank) over the runs that have it. Ranks are
+    those of `ordered`, from 1. A run without a document, or without a query, adds nothing.
+    """
+    result: Run = {}
+    for run in runs:
+        for query, scores in run.items():
+            sums = result.setdefault(query, {})
+            for rank, (document, _) in enumerate(ordered(scores), 1):
+                sums[document] = sums.get(document, 0.0) + 1 / (_FUSED_RANKS + rank)
+    return result
 
 
 def read_qrels(

@@ -14,6 +14,10 @@ the objective ranking then scores the documents that were found, and orders them
   garden search --model_dir=MODEL --beir=FOLDER --output=found.run
   garden search --model_dir=RANKER --beir=FOLDER --rerank=found.run \
       --output=reranked.run
+
+Runs of several searches are joined by the ranks of their documents, without a model:
+
+  garden search --fuse=bm25.run,found.run --beir=FOLDER --output=fused.run
 """
 
 from collections.abc import Collection
@@ -70,6 +74,14 @@ FLAGS = (
         "the objective ranking. If not, all documents are compared by their vectors.",
     ),
     Flag(
+        "fuse",
+        list,
+        None,
+        "TREC runs, two or more, in place of a search by a model: the score of a document is the "
+        "sum of 1 / (60 + its rank) over the runs that have it. Needs --output alone; with --beir "
+        "the metrics are printed.",
+    ),
+    Flag(
         "pool_factor",
         float,
         None,
@@ -79,6 +91,10 @@ FLAGS = (
     *vectors.FLAGS,
     mode.CHECKPOINT,
 )
+
+
+# The flags that --fuse may have beside it.
+_OF_FUSED = ("fuse", "beir", "split", "output", "top_k")
 
 
 def run(options: Values) -> None:
@@ -91,6 +107,11 @@ def run(options: Values) -> None:
     search.check_output(options.output)
     top_k = search.TOP_K if options.top_k is None else options.top_k
     search.check_top_k(top_k)
+    if options.is_given("fuse"):
+        _fuse(options, top_k)
+        return
+    if not options.model_dir:
+        raise errors.UserError("--model_dir is missing: only --fuse needs none; see --help")
     if bool(options.beir) == bool(options.queries or options.texts):
         raise errors.UserError("give either --beir=FOLDER or --queries=FILE and --texts=FILE")
     if options.vectors and options.pool_factor is not None:
@@ -132,6 +153,32 @@ def run(options: Values) -> None:
         _score(options.output, judged, known)
 
 
+def _fuse(options: Values, top_k: int) -> None:
+    """Joins runs by ranks, and writes the run and its metrics if it has any."""
+    from official.tasks import beir, text_files, trec
+    from official.utils import atomic
+
+    for flag in FLAGS:
+        if flag.name not in _OF_FUSED and options.is_given(flag.name):
+            raise errors.UserError(f"--fuse: no model searches; remove --{flag.name}")
+    if len(options.fuse) < 2:
+        raise errors.UserError("--fuse: expected two runs or more, with commas between them")
+    if options.split and not options.beir:
+        raise errors.UserError("--split: names the judgments of --beir, which is missing")
+    judged = beir.read(options.beir, options.split or "test") if options.beir else None
+    known: dict[str, str] = dict(text_files.unique(judged.documents)) if judged else {}
+    of = (judged.queries, known) if judged else ()
+    runs = [trec.read_run(paths.path(name), *of) for name in options.fuse]
+    if judged:
+        runs = [beir.without_own(run) for run in runs]
+    found = trec.fused(runs)
+    with atomic.file(options.output) as stream:
+        trec.write_run(stream, found, "fused", top_k)
+    print(f"wrote {options.output}: {len(found):,} queries, {len(runs)} runs")
+    if judged:
+        _score(options.output, judged, known)
+
+
 def _score(output: str, judged: "beir.Judged", documents: Collection[str]) -> None:
     """Prints the metrics of a run, and what the judgments lack."""
     from official.evaluation import rankings
@@ -149,4 +196,4 @@ def _score(output: str, judged: "beir.Judged", documents: Collection[str]) -> No
         print(f"{name:24} {value:.6f}")
 
 
-MODE = Mode(FLAGS, ("model_dir", "output"), run)
+MODE = Mode(FLAGS, ("output",), run)

@@ -40,6 +40,21 @@ def test_order_is_by_score_then_by_id_from_the_greatest():
     assert trec.ordered({"a": np.float32(0.5), "b": np.float32(0.75)})[0][0] == "b"
 
 
+def test_runs_join_by_ranks():
+    """By hand: 1 / (60 + rank), summed; scores of any size count by their order alone."""
+    words = {"1": {"a": 9.0, "b": 7.0, "c": 7.0}, "2": {"a": 0.5}}  # of equal ones c is second
+    vectors = {"1": {"b": -0.1, "d": -0.2, "a": -0.3}, "3": {"x": 1.0}}
+    assert trec.fused([words, vectors]) == {
+        "1": {"a": 1 / 61 + 1 / 63, "c": 1 / 62, "b": 1 / 63 + 1 / 61, "d": 1 / 62},
+        "2": {"a": 1 / 61},
+        "3": {"x": 1 / 61},
+    }
+    # Documents with equal sums have the order of every run.
+    found = trec.fused([words, vectors])["1"]
+    assert [name for name, _ in trec.ordered(found)] == ["b", "a", "d", "c"]
+    assert trec.fused([words]) == {"1": {"a": 1 / 61, "c": 1 / 62, "b": 1 / 63}, "2": {"a": 1 / 61}}
+
+
 FAULTS = [
     (trec.read_qrels, b"1 0 d1", "wrong number of columns", "3 columns, expected 4"),
     (trec.read_qrels, b"1", "wrong number of columns", "1 column, expected 4"),

@@ -23,6 +23,7 @@ from official.tasks import beir, trec
 from official.utils.errors import UserError
 from tests import GOLDEN, commands, small
 
+GARDEN = ("official.commands.garden", "search")
 TEXTS = ["the cat sat", "a dog ran", "cats and dogs", "the tree .", "a mat under the tree"]
 
 
@@ -162,6 +163,48 @@ def test_a_run_reranked_by_a_model_has_its_scores(tmp_path):
     scores = ranker.rank("ba du", list(texts.values()))
     assert len(set(scores.tolist())) == 3
     assert trec.read_run(output)["q"] == pytest.approx(dict(zip(texts, scores, strict=True)), 1e-4)
+
+
+def test_runs_are_fused_without_a_model(tmp_path):
+    """Ranks by hand; the documents of equal sums, the depth, the metrics, and what is refused."""
+    texts = {name: name for name in ("q1", "a", "b", "c", "d")}
+    judgments = {"test": {"q1": {"b": 1}, "q2": {"a": 1, "gone": 1}}}
+    beir.write(tmp_path / "set", {"q1": "x", "q2": "y"}, texts.items(), judgments)
+    (tmp_path / "1.run").write_text(
+        "q1 Q0 q1 1 9 x\nq1 Q0 a 2 8 x\nq1 Q0 b 3 7 x\nq1 Q0 c 4 6 x\nq2 Q0 a 1 1 x\n"
+    )
+    (tmp_path / "2.run").write_text("q1 Q0 b 1 0.3 y\nq1 Q0 d 2 0.2 y\nq1 Q0 a 3 0.1 y\n")
+    runs = f"--fuse={tmp_path}/1.run,{tmp_path}/2.run"
+    options = [runs, f"--output={tmp_path}/out.run", "--top_k=3"]
+    done = commands.run(*GARDEN, *options, f"--beir={tmp_path}/set", status=0)
+    assert f"wrote {tmp_path}/out.run: 2 queries, 2 runs" in done.stdout
+    # The query itself is no hit, so the documents of 1.run have the ranks 1 to 3.
+    assert trec.read_run(tmp_path / "out.run") == {
+        "q1": {"b": 1 / 62 + 1 / 61, "a": 1 / 61 + 1 / 63, "d": 1 / 62},
+        "q2": {"a": 1 / 61},
+    }
+    figures = dict(line.split() for line in done.stdout.splitlines()[-3:])
+    expected = (1 + 1 / (1 + 1 / np.log2(3))) / 2
+    assert float(figures["ndcg_10"]) == pytest.approx(expected, abs=1e-6)
+    # Without the folder nothing is left out, and nothing is scored.
+    done = commands.run(*GARDEN, *options, status=0)
+    assert done.stdout.splitlines()[-1].startswith("wrote")
+    assert trec.read_run(tmp_path / "out.run")["q1"] == {
+        "b": 1 / 63 + 1 / 61, "a": 1 / 62 + 1 / 63, "q1": 1 / 61,
+    }  # fmt: skip
+    (tmp_path / "3.run").write_text("q1 Q0 elsewhere 1 9 x\n")
+    for given, message in (
+        ([*options, "--model_dir=m"], "--fuse: no model searches; remove --model_dir"),
+        ([*options, "--texts=t"], "--fuse: no model searches; remove --texts"),
+        ([*options, "--split=dev"], "--split: names the judgments of --beir, which is missing"),
+        ([f"--fuse={tmp_path}/1.run", *options[1:]], "--fuse: expected two runs or more"),
+        (
+            [f"{runs},{tmp_path}/3.run", *options[1:], f"--beir={tmp_path}/set"],
+            "3.run, line 1: there is no document 'elsewhere'",
+        ),
+        (options[1:], "--model_dir is missing: only --fuse needs none"),
+    ):
+        assert message in commands.run(*GARDEN, *given, status=2).stderr
 
 
 @pytest.mark.slow
