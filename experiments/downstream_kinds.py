@@ -6,12 +6,6 @@ each kind of task, which scores the encoder and plain baselines on the same rows
 
 import argparse
 import json
-import os
-import resource
-import shlex
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from benchmarks import environments
-from experiments import downstream_sets, plain_baselines
+from experiments import commands, downstream_sets, plain_baselines
 from experiments.downstream_sets import DataSet
 from official import tasks
 from official.evaluation.rows import compute
@@ -70,29 +63,11 @@ class Run:
 
         Its time counts as the encoder's, unless it is not `counted`.
         """
-        words = [module, *map(str, arguments)]
-        print("$ python -m", shlex.join(words), flush=True)
-        started, before = time.monotonic(), _cores()
-        process = subprocess.Popen(
-            [sys.executable, "-m", *words],
-            cwd=environments.ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            # JAX, which TensorFlow imports, has set another level in this process.
-            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-        printed = []
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            printed.append(line)
-        if code := process.wait():
-            raise SystemExit(f"error: {module} ended with {code}")
+        done = commands.run(module, *arguments)
         if counted:
-            self.seconds += time.monotonic() - started
-            self.core_seconds += _cores() - before
-        return "".join(printed)
+            self.seconds += done.seconds
+            self.core_seconds += done.core_seconds
+        return done.printed
 
     def path(self, split: str) -> Path:
         """Returns the file of a split."""
@@ -195,12 +170,6 @@ class Run:
             f"--output={output}",
         )
         return output
-
-
-def _cores() -> float:
-    """Returns the CPU time of the commands so far, in seconds."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def config_file(data_set: DataSet) -> str:

@@ -158,6 +158,7 @@ def test_flags_that_stand_alone_are_of_some_command(page):
         "experiments.compared_labels",
         "experiments.compared_rows",
         "experiments.downstream",
+        "experiments.retrieval",
         "experiments.study",
         "benchmarks.preprocess",
         "benchmarks.torture.conftest",

@@ -44,6 +44,12 @@ class Scorer:
         counts.data *= (_K1 + 1) * weights[counts.indices] / (counts.data + norms[rows])
         self._by_word, self._size = counts.T.tocsr(), len(lengths)
 
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the weights of all words in all documents, without the words themselves."""
+        table = self._by_word
+        return sum(array.nbytes for array in (table.data, table.indices, table.indptr))
+
     def scores(self, queries: Iterable[str]) -> Iterator[np.ndarray]:
         """Yields the scores of each query, float64 [D]; 0 where no word is shared."""
         for some in batched(queries, max(1, SCORES_AT_ONCE // self._size)):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import downstream, downstream_kinds, downstream_sets, plain_baselines
+from experiments import commands, downstream, downstream_kinds, downstream_sets, plain_baselines
 from experiments.downstream_sets import SETS
 from official import config as configs
 from official import tasks, tokenizers
@@ -120,9 +120,8 @@ def test_what_a_command_printed():
 
 
 def test_a_command_that_fails_ends_the_run(tmp_path):
-    run = downstream_kinds.Run.__new__(downstream_kinds.Run)
     with pytest.raises(SystemExit, match="official.main ended with 2"):
-        run._command("official.main", "--mode=eval", f"--data={tmp_path}")
+        commands.run("official.main", "--mode=eval", f"--data={tmp_path}")
 
 
 def test_commands_print_no_notices_of_tensorflow(monkeypatch):
@@ -130,10 +129,9 @@ def test_commands_print_no_notices_of_tensorflow(monkeypatch):
         raise SystemExit(env["TF_CPP_MIN_LOG_LEVEL"])
 
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")  # as the import of JAX sets it
-    monkeypatch.setattr(downstream_kinds.subprocess, "Popen", popen)
-    run = downstream_kinds.Run.__new__(downstream_kinds.Run)
+    monkeypatch.setattr(commands.subprocess, "Popen", popen)
     with pytest.raises(SystemExit, match="3"):
-        run._command("official.main")
+        commands.run("official.main")
 
 
 def test_rows_are_those_of_the_shards(tmp_path):
