@@ -254,9 +254,8 @@ class Run:
 
     def static(self) -> Path:
         """Returns static vectors of the pieces of the encoder."""
-        return self.make(
-            "static", "official.commands.students", f"--teacher={self.released()}", "--static"
-        )
+        arguments = f"--teacher={self.released()}", "--static", "--dimensions=all"
+        return self.make("static", "official.commands.students", *arguments)
 
     def masked_lm(self) -> Path:
         """Returns the encoder after some steps of masked LM on the paragraphs of the pairs."""

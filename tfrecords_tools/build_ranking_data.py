@@ -29,12 +29,15 @@ shares of the queries. For WikiQA, a run has the answers of each question, in th
 For BEIR, splits are those of the judgments. The metrics of the runs are a baseline.
 
 With --to=beir it writes a folder of BEIR, which `official.main --mode=search` searches and scores.
+Where a query and a document have the same number, as in Cranfield and CISI, the ids of all queries
+begin with `q` there: a document with the id of the query would be no hit.
 """
 
 import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 from absl import flags
@@ -47,6 +50,7 @@ from official.utils.paths import AnyPath
 
 _BEIR_SPLITS = {"train": "train", "validation": "dev", "test": "test"}
 _FIELD = re.compile(r"\.([A-Z])\s*")
+_Value = TypeVar("_Value")
 _NUMBER = re.compile(r"\.I\s+(\d+)\s*")
 
 
@@ -390,6 +394,26 @@ def write(collection: Collection, folder: AnyPath, depth: int) -> dict[str, int]
     return sizes
 
 
+def apart(collection: Collection) -> Collection:
+    """Returns a collection whose queries have other ids than its documents: `q` stands before them.
+
+    Searches of a folder of BEIR take a document with the id of the query for the query itself, and
+    collections number both from 1.
+    """
+    if not collection.queries.keys() & collection.documents.keys():
+        return collection
+
+    def renamed(by_query: Mapping[str, _Value]) -> dict[str, _Value]:
+        return {f"q{name}": value for name, value in by_query.items()}
+
+    return dataclasses.replace(
+        collection,
+        queries=renamed(collection.queries),
+        qrels=renamed(collection.qrels),
+        splits={split: renamed(queries) for split, queries in collection.splits.items()},
+    )
+
+
 def write_beir(collection: Collection, folder: AnyPath) -> dict[str, int]:
     """Writes a folder of BEIR; returns the number of queries of each split."""
     qrels = {
@@ -442,6 +466,8 @@ def main(argv: list[str]) -> None:
         )
         collection.splits = {name: them for name, them in collection.splits.items() if them}
     if options.to == "beir":
+        if options.format != "beir":  # whose ids say which document is the query itself
+            collection = apart(collection)
         sizes = write_beir(collection, paths.path(options.output))
     else:
         sizes = write(collection, paths.path(options.output), options.depth)

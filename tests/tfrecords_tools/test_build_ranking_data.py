@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from official.tasks import bm25, trec
+from official.tasks import beir, bm25, trec
 from official.utils.errors import UserError
 from tests import commands, small
 from tfrecords_tools import build_ranking_data
@@ -261,6 +261,21 @@ def test_a_folder_of_beir_and_back(tmp_path):
         build_ranking_data.read_beir(tmp_path / "beir")
 
 
+def test_a_number_is_not_a_query_and_a_document(tmp_path):
+    """A search of a folder of BEIR takes a document with the id of the query for the query."""
+    cranfield = build_ranking_data.read_cranfield(write(tmp_path / "in", CRANFIELD))
+    cranfield.splits = {"test": {"1": None, "3": ["4"]}, "train": {"2": None}}
+    apart = build_ranking_data.apart(cranfield)
+    assert apart.queries == {"q1": "what lift has a wing .", "q2": "heat ?", "q3": "flow ?"}
+    assert apart.documents == cranfield.documents
+    assert apart.qrels == {"q1": {"1": 4, "4": 1, "3": 0}, "q2": {"3": 3}, "q3": {"4": 2, "1": 0}}
+    assert apart.splits == {"test": {"q1": None, "q3": ["4"]}, "train": {"q2": None}}
+    assert build_ranking_data.apart(apart) is apart
+    # Of the first query, the relevant document of the same number is found now.
+    found = {"q1": {"1": 1.0}}
+    assert beir.without_own(found) == found and beir.without_own({"1": {"1": 1.0}}) == {"1": {}}
+
+
 def test_shares_of_the_queries():
     names = [f"q{i}" for i in range(50)]
     shares = build_ranking_data.split_queries(names, 0.2, 0.1, seed=1)
@@ -342,6 +357,11 @@ def test_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "3 documents; queries: train 1, validation 1, test 1; 6 judgments" in done.stdout
     assert len((tmp_path / "out-beir" / "corpus.jsonl").read_text().splitlines()) == 3
+    lines = (tmp_path / "out-beir" / "queries.jsonl").read_text().splitlines()
+    assert [json.loads(line)["_id"] for line in lines] == ["q1", "q2", "q3"]
+    again = [command[0], "--format=beir", f"--input={tmp_path / 'out-beir'}", "--to=beir"]
+    done = commands.run(*again, f"--output={tmp_path / 'again'}", status=0)
+    assert (tmp_path / "again" / "queries.jsonl").read_text().splitlines() == lines
     done = commands.run(*command, "--validation=0.5", "--test=0.5")
     assert done.returncode == 2
     assert "leave nothing to learn from: their sum must be less than 1" in done.stderr
