@@ -361,7 +361,8 @@ def test_the_command_line(tmp_path):
     assert [json.loads(line)["_id"] for line in lines] == ["q1", "q2", "q3"]
     again = [command[0], "--format=beir", f"--input={tmp_path / 'out-beir'}", "--to=beir"]
     done = commands.run(*again, f"--output={tmp_path / 'again'}", status=0)
-    assert (tmp_path / "again" / "queries.jsonl").read_text().splitlines() == lines
+    kept = (tmp_path / "again" / "queries.jsonl").read_text().splitlines()
+    assert sorted(kept) == sorted(lines)
     done = commands.run(*command, "--validation=0.5", "--test=0.5")
     assert done.returncode == 2
     assert "leave nothing to learn from: their sum must be less than 1" in done.stderr
