@@ -354,9 +354,11 @@ def _appending(folder: AnyPath) -> Iterator[dict[str, Any]]:
     """Yields the manifest of a folder, which no other command appends to during the block.
 
     Raises:
-      UserError: another command does, the folder has no manifest, or it lacks its first file.
+      UserError: another command does, the folder has no manifest or other files, or it lacks its
+        first one.
     """
-    stored.read_manifest(folder)
+    if (there := stored.read_manifest(folder)["format"]) != "npy":
+        raise UserError(f"append: {folder} has pieces of {there}: only npy gets others")
     next(stored.ids_of_piece(folder, 0), None)  # there, or an error
     # The plan is another file for each command, and the manifest for each append.
     with atomic.only_one(folder / stored.name_of("ids", 0, "txt"), folder):

@@ -136,8 +136,9 @@ def run(options: Values, beam: Sequence[str] | None = None) -> None:
         raise errors.UserError(
             f"--workers={options.workers}: the processes write --pieces: give it"
         )
-    if options.append and not options.pieces:
-        raise errors.UserError("--append: is for a folder of --pieces: give it")
+    for flag in ("append", "dtype", "piece_size"):
+        if options.is_given(flag) and not options.pieces:
+            raise errors.UserError(f"--{flag}: is for a folder of --pieces: give it")
     if options.data:
         _embed_shards(options)
         return

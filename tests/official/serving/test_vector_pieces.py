@@ -70,8 +70,13 @@ def test_pieces_have_the_vectors_and_ids_of_all_texts(folder, texts, tmp_path, m
     ):
         vector_pieces.write(options, path, tmp_path / "out")
     # The same as Parquet, which is read as one table.
+    more = tmp_path / "more.tsv"
+    more.write_text("e1\ta cat\n")
     options = dataclasses.replace(options, format="parquet")
     vector_pieces.write(options, path, tmp_path / "table", report=said.append)
+    with pytest.raises(UserError, match="append: .*table has pieces of parquet: only npy gets"):
+        other = dataclasses.replace(options, format="npy")
+        vector_pieces.write(other, more, tmp_path / "table", append=True)
     table = parquet.read_table(tmp_path / "table")
     assert table["id"].to_pylist() == ids and table.num_rows == 23
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), wanted, atol=1e-5)
@@ -255,6 +260,8 @@ def test_flags_that_do_not_go_together(tmp_path):
     for more, message in (
         (["--workers=2"], "--workers=2: the processes write --pieces: give it"),
         (["--pieces=npy", "--tokens"], "--tokens: not supported with --pieces; remove it"),
+        (["--dtype=int8"], "--dtype: is for a folder of --pieces: give it"),
+        (["--piece_size=9"], "--piece_size: is for a folder of --pieces: give it"),
         (["--runner=beam"], "--runner=beam: is for --mode=embed with --pieces; remove it"),
         (["--pieces=npy", "--runner=beam", "--workers=2"], "--workers: is for --runner=local"),
         (

@@ -1,5 +1,6 @@
 """Sparse vectors of texts: from a model folder, a search, an export and the commands."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -114,6 +115,32 @@ def test_a_masked_lm_alone_has_the_vectors_too(model, tmp_path):
     np.testing.assert_allclose(loaded.encode(TEXTS, sparse=True).dense(), expected, **CLOSE)
     assert loaded.search(["a cat"], TEXTS, sparse=True)[0].shape == (1, 5)
     assert not loaded.embedder.is_sparse
+
+
+def test_a_table_that_is_padded_beyond_the_vocabulary(tmp_path):
+    """Queries by a table and documents have one size, and a row without a piece is a number."""
+    read = huggingface.read(GOLDEN / "hf_files" / "pretraining")
+    count = read.tokenizer.vocab_size
+    encoder = dataclasses.replace(read.config.encoder, vocab_size=count + 8)
+    config = configs.ResolvedConfig.of(
+        read.config, encoder=encoder, objectives=(SparseEmbeddingConfig(queries="table"),),
+        segments=None, corruption=None,
+    )  # fmt: skip
+    rng, variables = np.random.default_rng(1), Model(config).variables_by_path()
+    arrays = {path: rng.normal(0, 0.5, v.shape).astype("f4") for path, v in variables.items()}
+    arrays["sparse_embedding/output_bias"][count:] = 9
+    arrays["sparse_embedding/query_weights"][:] = 2
+    model_folder.write_new(config, read.tokenizer, arrays, tmp_path / "padded")
+    loaded = official.load(tmp_path / "padded")
+    documents = loaded.encode(TEXTS, sparse=True)
+    assert documents.size == count + 8 and documents.ids.max() == count + 7
+    strongest = {word for word, _ in loaded.words(documents, 8)[0]}
+    assert strongest == {f"<{i}>" for i in range(count, count + 8)}
+    asked = loaded.encode(["a cat"], sparse=True, prompt="query").dense()
+    products = (asked @ documents.dense().T)[0]
+    numbers, scores = loaded.search(["a cat"], TEXTS, top_k=2)
+    np.testing.assert_array_equal(numbers[0], np.argsort(-products)[:2])
+    np.testing.assert_allclose(scores[0], np.sort(products)[:-3:-1], **CLOSE)
 
 
 def test_a_model_without_a_masked_lm_is_refused():
