@@ -66,8 +66,11 @@ TYPES = {
 
 
 def scale_of(sample: np.ndarray) -> float:
-    """Returns the scale of int8, for numbers that are at most as large as those of a sample."""
-    return float(np.abs(sample).max()) / _STEPS or 1.0
+    """Returns the scale of int8, for numbers that are at most as large as those of a sample.
+
+    Of zeros, or of no tokens, it is that of numbers up to 1, as vectors of the length 1 have them.
+    """
+    return (float(np.abs(sample).max(initial=0)) or 1.0) / _STEPS
 
 
 class Dense(Index):

@@ -186,6 +186,16 @@ def test_a_vector_of_zeros_is_no_match(dtype):
     )
 
 
+def test_a_sample_without_numbers_has_the_scale_of_normalized_vectors():
+    """The first texts may be empty: the next ones keep their numbers."""
+    for sample in (np.zeros((3, 4), np.float32), np.zeros((0, 4), np.float32)):
+        assert dense.scale_of(sample) == 1 / 127
+    index = dense_index(2, dtype="int8", scale=dense.scale_of(np.zeros((3, 2), np.float32)))
+    index.add(index.pack(np.float32([[0.6, -0.8]]), ["a"]))
+    found = index.search(np.float32([[0.6, -0.8]]), 1)
+    np.testing.assert_allclose(found.scores, [[1]], atol=0.01)
+
+
 def test_memory_is_that_of_a_block(tmp_path, monkeypatch):
     """100,000 vectors of 64 numbers are a file of 26 MB; a block of scores has 0.8 MB.
 
