@@ -47,14 +47,19 @@ class SparseEncoder(Kind):
     """A model with sparse vectors of texts."""
 
     model_type = "SparseEncoder"
-    chains = (("Transformer", "SpladePooling"), ("MLMTransformer", "SpladePooling"))
+    chains = (("Transformer", "SpladePooling"), ("MLMTransformer", "SpladePooling"), ())
     modules = "a Transformer and SpladePooling"
     task = "fill-mask"
 
     @override
+    def describes(self, folder: Folder) -> bool:
+        return folder.model_type == self.model_type
+
+    @override
     def read(self, folder: Folder, read_model: ReadModel) -> Converted:
-        pooling = folder.place("SpladePooling") / "config.json"
-        converted = read_model(folder.place(folder.chain[0]))
+        # Without modules, a masked LM has the pooling of the defaults.
+        pooling = folder.place("SpladePooling") / "config.json" if folder.modules else None
+        converted = read_model(folder.place(folder.chain[0]) if folder.modules else folder.path)
         heads = [o for o in converted.config.objectives if isinstance(o, MaskedLMConfig)]
         if not heads or heads[0].enhanced_mask_decoder:
             raise UserError(
@@ -136,9 +141,9 @@ def _sparse(config: configs.Config) -> SparseEmbeddingConfig:
     return next(o for o in config.objectives if isinstance(o, SparseEmbeddingConfig))
 
 
-def _objective(path: AnyPath, form: str) -> SparseEmbeddingConfig:
-    """Returns the objective of a SpladePooling, whose settings a file has."""
-    given = json_files.read(path)
+def _objective(path: AnyPath | None, form: str) -> SparseEmbeddingConfig:
+    """Returns the objective of a SpladePooling, whose settings a file has; None = the defaults."""
+    given = {} if path is None else json_files.read(path)
     ours = {theirs: count for count, theirs in _ACTIVATIONS.items()}
     activation = given.get("activation_function", _ACTIVATIONS[1])
     if activation not in ours:

@@ -7,6 +7,7 @@ import pytest
 
 import official
 from official.config.sparse_embedding import SparseEmbeddingConfig
+from official.conversion import huggingface
 from official.saving import text_vectors
 from official.utils.errors import UserError
 from tests.official.serving.vectors.test_sparse import CLOSE, TEXTS, write
@@ -54,6 +55,23 @@ def test_what_is_written_is_read(folders):
         np.testing.assert_allclose(found, wanted, **CLOSE)
         assert np.count_nonzero(found[0]) == 6
     assert again.embedder.is_sparse
+
+
+def test_a_masked_lm_that_says_what_it_is(tmp_path):
+    """Without modules.json, as models were released before; the pooling is the usual one."""
+    write(tmp_path / "ours")
+    huggingface.write(tmp_path / "ours", tmp_path / "theirs", "last")
+    expected = official.load(tmp_path / "ours").encode(TEXTS, sparse=True).dense()
+    for name in ("modules.json", "sentence_bert_config.json", "1_SpladePooling/config.json"):
+        (tmp_path / "theirs" / name).unlink()
+    settings = tmp_path / "theirs" / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"model_type": "SparseEncoder"}))
+    model = official.load(tmp_path / "theirs")
+    assert model.embedder.is_sparse and model.config.objectives == (SparseEmbeddingConfig(),)
+    np.testing.assert_allclose(model.encode(TEXTS, sparse=True).dense(), expected, **CLOSE)
+    settings.unlink()
+    model = official.load(tmp_path / "theirs")  # a masked LM
+    assert not model.embedder.is_sparse and "fill_mask" in model.methods
 
 
 def test_folders_that_are_refused(folders, tmp_path):
