@@ -16,6 +16,13 @@ KEPT = tf.constant(RNG.random((6, 5)) < 0.7)
 TARGETS = tf.constant(RNG.integers(0, 5, 6), tf.int32)
 
 
+def test_a_worked_cross_entropy():
+    """The value that sentence-transformers' CrossEntropyLoss has for these scores and labels."""
+    logits = np.float32([[2, 0, -1], [0, 1, 0], [0.5, 0.5, 2]])
+    losses, _, _ = cross_entropy(logits, np.int32([0, 1, 0]))
+    assert float(np.mean(losses)) == pytest.approx(0.8634240, abs=1e-7)
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(kernels, "SMALLEST", 1)
