@@ -26,7 +26,9 @@ from typing import Any, Self
 
 from official.utils.errors import UserError
 
-SEPARATORS, TYPES, ODD_TOKEN = "pair_separators", "pair_types", "pair_odd_token"  # the settings
+SEPARATORS, TYPES, ODD_TOKEN = "pair_separators", "pair_types", "pair_odd_text"  # the settings
+# Its name in folders of before: transformers 5 takes a key that ends so for a special token.
+_ODD_BEFORE = "pair_odd_token"
 CUT_SIDE = "truncation_side"  # as in transformers
 TWO, ONE = "two", "one"
 FIRST, LONGER = "first", "longer"
@@ -69,7 +71,7 @@ class PairForm:
         """
         values = {}
         for key, own in usual.settings().items():
-            value = settings.get(key)
+            value = settings.get(key, settings.get(_ODD_BEFORE) if key == ODD_TOKEN else None)
             value = own if value is None else value
             if type(value) is not type(own) or value not in _VALUES[key]:
                 known = " or ".join(map(str, _VALUES[key]))

@@ -128,13 +128,13 @@ def test_settings_are_kept_and_old_ones_stay(tmp_path):
     for key, value, same in (
         ("pair_types", ONE, False),
         ("pair_separators", 2, False),
-        ("pair_odd_token", LONGER, True),
+        ("pair_odd_text", LONGER, True),
     ):
         file.write_text(json.dumps({**settings, key: value}))
         tokenizers.load(folder).save(tmp_path / key)
         assert json.loads((tmp_path / key / file.name).read_text())[key] == value
         again = tokenizers.load(tmp_path / key)
-        changed = {key.removeprefix("pair_"): value}
+        changed = {key.removeprefix("pair_").replace("odd_text", "odd_token"): value}
         assert again.pairs == dataclasses.replace(usual.pairs, **changed)
         # The types decide what is read. One token of a pair that is cut does not.
         assert (again.fingerprint == usual.fingerprint) is same
@@ -148,12 +148,25 @@ def test_settings_are_kept_and_old_ones_stay(tmp_path):
         ("pair_separators", True, "1 or 2"),
         ("pair_types", "three", "two or one"),
         ("pair_types", 1, "two or one"),
-        ("pair_odd_token", "second", "first or longer"),
+        ("pair_odd_text", "second", "first or longer"),
     ],
 )
 def test_values_that_are_not_known(key, value, known):
     with pytest.raises(UserError, match=f"here: {key} is {value!r}, but must be {known}"):
         PairForm.of({key: value}, PairForm(), "here")
+
+
+def test_a_key_of_before(tmp_path):
+    folder = small.tokenizer_folder(tmp_path / "before")
+    file = folder / "tokenizer_config.json"
+    file.write_text(json.dumps({"pair_odd_token": LONGER}))
+    tokenizer = tokenizers.load(folder)
+    assert tokenizer.pairs.odd_token == LONGER
+    tokenizer.save(tmp_path / "after")
+    # transformers 5 makes a special token of each key that ends with `_token`.
+    saved = json.loads((tmp_path / "after" / file.name).read_text())
+    assert saved["pair_odd_text"] == LONGER and "pair_odd_token" not in saved
+    assert tokenizers.load(tmp_path / "after").pairs == tokenizer.pairs
 
 
 def test_in_words():
