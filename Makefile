@@ -126,7 +126,7 @@ install-parity-%: tests/parity/requirements-%.txt
 always:
 
 parity-environments: .parity/hf/.ready .parity/hf5/.ready .parity/tfm/.ready .parity/tfa/.ready \
-  .parity/model2vec/.ready
+  .parity/model2vec/.ready .parity/pylate/.ready
 
 # PARITY='-k test_bert_parity' runs a part, as .ci/run does.
 parity: .venv/.ready parity-environments

@@ -172,36 +172,53 @@ class LateInteractionConfig(ObjectiveConfig):
 
     @override
     def for_tokenizer(self, tokenizer: Any) -> "LateInteractionConfig":
-        for key, text in (
-            ("query_prefix", self.query_prefix),
-            ("document_prefix", self.document_prefix),
-        ):
+        made = self.with_ids(tokenizer)
+        for key in ("query_prefix", "document_prefix"):
+            text = getattr(self, key)
             alone, trial, both = (
                 each.tolist() for each in tokenizer.encode([text, _TRIAL, text + _TRIAL])
             )
-            if alone + trial != both:
+            if list(getattr(made.ids, key)) == alone and alone + trial != both:
                 raise UserError(
                     f"{self.type}.{key}: {text!r}: the tokenizer joins it and the text that "
                     "follows: let it end with a blank, or make it a token of the vocabulary "
                     "(python -m official.commands.extend_vocabulary)"
                 )
-        return self.with_ids(tokenizer)
+        return made
 
-    def with_ids(self, tokenizer: Any) -> "LateInteractionConfig":
+    def with_ids(self, tokenizer: Any, whole: bool = True) -> "LateInteractionConfig":
         """Returns the config with `ids`; a model that is not trained may join prefix and text.
+
+        Args:
+          tokenizer: the tokenizer.
+          whole: whether a prefix that is a piece of the vocabulary, such as [unused0], is this
+            token, although the tokenizer splits it in a text.
 
         Raises:
           UserError: the tokenizer lacks the token that expands queries.
         """
         numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}
-        query, document = tokenizer.encode([self.query_prefix, self.document_prefix])
+
+        def prefix(text: str) -> tuple[int, ...]:
+            (split,) = tokenizer.encode([text])
+            one = whole and len(split) > 1 and text in numbers
+            return (numbers[text],) if one else tuple(split.tolist())
+
         ids = TokenIds(
-            query_prefix=tuple(query.tolist()),
-            document_prefix=tuple(document.tolist()),
+            query_prefix=prefix(self.query_prefix),
+            document_prefix=prefix(self.document_prefix),
             expansion=self._expansion_id(tokenizer, numbers),
             skipped=tuple(numbers[word] for word in self.skipped_words if word in numbers),
         )
         return dataclasses.replace(self, ids=ids)
+
+    def text_before(self, kind: str, tokenizer: Any) -> str | None:
+        """Returns what stands before a text of a kind, `query` or `document`.
+
+        None = the tokenizer does not find the prefix, a token, in a text: its id is put there.
+        """
+        text, ids = self.prefixes[kind], getattr(self.ids, f"{kind}_prefix")
+        return text if tokenizer.encode([text])[0].tolist() == list(ids) else None
 
     def _expansion_id(self, tokenizer: Any, numbers: dict[str, int]) -> int | None:
         """Returns the id of the token that expands queries; None = none does."""

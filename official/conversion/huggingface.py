@@ -37,6 +37,7 @@ from official.conversion import (
 )
 from official.conversion.heads import name_of
 from official.conversion.sentence_transformers import kinds, static_embedding
+from official.conversion.sentence_transformers.folder import MODULES
 from official.conversion.sentence_transformers.kind import without
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
@@ -44,6 +45,7 @@ from official.modeling.layers import embeddings
 from official.saving import derived_models, generation_settings, named_arrays
 from official.saving.model_folder import ModelFolder
 from official.tokenizers import file_formats
+from official.tokenizers.pair_packing import num_specials
 from official.utils import atomic, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -247,20 +249,25 @@ def write(
     length = source.max_length if kind is None else kind.max_length(source)
     continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
     start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
-    with atomic.folder(output, CONFIG) as temporary:
+    place, *others = ("",) if kind is None else kind.places(source)
+    with atomic.folder(output, MODULES if place else CONFIG) as temporary:
         if kind is not None:
             kind.write(source, variables, length, temporary)
+        for other in others:  # which adds no special tokens
+            most = length - num_specials(1, tokenizer, config.encoder.text_layout)
+            tokenizer_files.save(tokenizer, temporary / other, system, config.encoder, most)
+        root = temporary / place
         for name, (described, tensors) in files.items():
-            folder = temporary / name
+            folder = root / name
             folder.mkdir(exist_ok=True)
             tokenizer_files.save(tokenizer, folder, system, config.encoder, length, start_id)
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
             weights[f"{name}/{SAFETENSORS}" if name else SAFETENSORS] = tensors
         for name, tensors in weights.items():
             # transformers refuses a file without this metadata.
-            safetensors.numpy.save_file(tensors, temporary / name, metadata={"format": "pt"})
+            safetensors.numpy.save_file(tensors, root / name, metadata={"format": "pt"})
         if settings is not None:
-            (temporary / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+            (root / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     return ()
 
 

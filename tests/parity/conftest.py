@@ -13,7 +13,7 @@ ROOT = HERE.parents[1]
 
 
 def python_of(name: str) -> Path:
-    """The Python of `hf`, `hf5`, `tfm`, `tfa`, `model2vec` or `mteb`; `jax`: that of the tests.
+    """The Python of one of `make parity-environments`, or `mteb`; `jax`: that of the tests.
 
     `GARDEN_<NAME>_PYTHON` names another one than `.parity/<name>`. Where there is none the test
     is skipped, or fails under `GARDEN_PARITY=required`, which `make parity` sets. That of `mteb`,
@@ -94,6 +94,12 @@ def tfa() -> Reference:
 def m2v() -> Reference:
     """model2vec."""
     return Reference("model2vec")
+
+
+@pytest.fixture(scope="session")
+def pylate() -> Reference:
+    """PyLate."""
+    return Reference("pylate")
 
 
 @pytest.fixture(scope="session")

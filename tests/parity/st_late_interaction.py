@@ -236,41 +236,8 @@ def write_folders(out):
         parts += [MultiVectorMask([".", "?"] * (seed % 2)), Normalize("token_embeddings")]
         model = MultiVectorEncoder(modules=parts, device="cpu", **more)
         model.save_pretrained(str(out / name))
-    write_pylate(out / "bert", out / "pylate")
     shutil.rmtree(out / "old")
     answer(out)
-
-
-def write_pylate(source, output):
-    """The same model in the files of PyLate 1.6."""
-    shutil.copytree(source, output)
-    for name in ("2_MultiVectorMask", "3_Normalize"):
-        shutil.rmtree(output / name)
-    modules = [("", "sentence_transformers.models.Transformer")]
-    modules += [("1_Dense", "pylate.models.Dense.Dense")]
-    listed = [
-        {"idx": i, "name": str(i), "path": path, "type": kind}
-        for i, (path, kind) in enumerate(modules)
-    ]
-    settings = {
-        "model_type": "ColBERT",
-        "similarity_fn_name": "MaxSim",
-        "query_prefix": MARKERS[0],
-        "document_prefix": MARKERS[1],
-        "query_length": 9,
-        "document_length": 13,
-        "attend_to_expansion_tokens": False,
-        "do_query_expansion": True,
-        "skiplist_words": list(string.punctuation),
-    }
-    dense = json.loads((output / "1_Dense" / "config.json").read_text())
-    for file, value in {
-        "modules.json": listed,
-        "config_sentence_transformers.json": settings,
-        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False},
-        "1_Dense/config.json": {**dense, "use_residual": False},
-    }.items():
-        (output / file).write_text(json.dumps(value))
 
 
 def answer(out):

@@ -1,12 +1,17 @@
-"""Trains sparse vectors with sentence-transformers; `test_sparse_parity.py` starts it.
+"""Sparse vectors of sentence-transformers; `test_sparse_parity.py` starts it.
 
     python st_sparse.py IN.npz FOLDER
+    python st_sparse.py FOLDER
 
-IN has `cases` in JSON, {name: options of the objective}; `ids/NAME` and `real/NAME` [steps, B, C,
-T], the tokens of each step and where they are real; and `scores` [B]. `FOLDER/init` has a random
-masked LM. FOLDER gets a folder NAME for each case, with the model after all steps of SGD, and
-`out.npz`: the three terms of each step, `terms/NAME` [steps, 3], and `vectors/NAME` [B, C, V] of
-the first batch at the start.
+The first trains. IN has `cases` in JSON, {name: options of the objective}; `ids/NAME` and
+`real/NAME` [steps, B, C, T], the tokens of each step and where they are real; and `scores` [B].
+`FOLDER/init` has a random masked LM. FOLDER gets a folder NAME for each case, with the model after
+all steps of SGD, and `out.npz`: the three terms of each step, `terms/NAME` [steps, 3], and
+`vectors/NAME` [B, C, V] of the first batch at the start.
+
+The second writes FOLDER/router with the masked LM of `FOLDER/init`, if there is one, and a random
+table of queries. FOLDER/answers.json has the vectors that the folder gives to the `queries` and the
+`documents` of FOLDER/texts.json.
 """
 
 import json
@@ -16,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from sentence_transformers import SparseEncoder
-from sentence_transformers.base.modules import Transformer
+from sentence_transformers.base.modules import Router, Transformer
 from sentence_transformers.sparse_encoder import losses
-from sentence_transformers.sparse_encoder.modules import SpladePooling
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding, SpladePooling
 
 BASES = {
     "multiple_negatives": losses.SparseMultipleNegativesRankingLoss,
@@ -26,7 +31,30 @@ BASES = {
 }
 
 
-def main(given, folder):
+def router(folder):
+    folder = Path(folder)
+    if (folder / "init").exists():
+        encoder = Transformer(str(folder / "init"), transformer_task="fill-mask")
+        encoder.max_seq_length = 11
+        weights = torch.tensor(np.random.default_rng(0).normal(1, 1, len(encoder.tokenizer)))
+        table = SparseStaticEmbedding(encoder.tokenizer, weights.float())
+        both = Router.for_query_document(
+            query_modules=[table], document_modules=[encoder, SpladePooling()]
+        )
+        prompts = {"query": "a cat ", "document": "the "}
+        made = SparseEncoder(modules=[both], device="cpu", prompts=prompts)
+        made.save_pretrained(str(folder / "router"))
+    model = SparseEncoder(str(folder / "router"), device="cpu")
+    texts = json.loads((folder / "texts.json").read_text())
+    answers = {
+        "queries": model.encode_query(texts["queries"]),
+        "documents": model.encode_document(texts["documents"]),
+    }
+    answers = {kind: vectors.to_dense().tolist() for kind, vectors in answers.items()}
+    (folder / "answers.json").write_text(json.dumps(answers))
+
+
+def train(given, folder):
     arrays, folder = dict(np.load(given)), Path(folder)
     results = {}
     for name, options in json.loads(str(arrays["cases"])).items():
@@ -68,4 +96,4 @@ def main(given, folder):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    (train if len(sys.argv) > 2 else router)(*sys.argv[1:])

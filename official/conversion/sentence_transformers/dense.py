@@ -5,6 +5,7 @@ Shapes: I input and O output.
 
 import contextlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
@@ -61,7 +62,7 @@ def write(
     path: AnyPath,
     activation: str | None,
     arrays: Mapping[str, np.ndarray],
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the files of a Dense.
 

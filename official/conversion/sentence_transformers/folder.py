@@ -4,6 +4,8 @@
 path of its class. Version 6 has other packages than versions before it, so the name of the class
 counts. `config_sentence_transformers.json` has the settings of the whole model. Its `model_type`
 tells the kinds of models apart, and `sentence_bert_config.json` belongs to the Transformer.
+
+A Router sends queries and documents through two chains, which `router_config.json` has.
 """
 
 import dataclasses
@@ -13,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from official.conversion.converted_model import Converted
+from official.saving.text_vectors import PROMPTS
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -21,6 +24,8 @@ MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
 TRANSFORMER = "sentence_bert_config.json"
 CARD = "README.md"
+ROUTER = "router_config.json"
+ROUTER_TYPE = "sentence_transformers.base.modules.router.Router"
 # Versions before 1 write the name of the model's family into the name of the last file.
 _LENGTHS = "sentence_*_config.json"
 _TOKENIZER = "tokenizer_config.json"
@@ -57,13 +62,16 @@ class Folder:
 
     Attributes:
       path: the folder.
-      modules: its modules, in their order; empty = it has no `modules.json`.
+      modules: its modules, in their order; empty = it has no `modules.json`. Those of a Router are
+        those of documents.
       settings: the settings of the whole model; empty if there are none.
+      queries: the modules of queries, if a Router sends these to others.
     """
 
     path: AnyPath
     modules: Sequence[Module]
     settings: Mapping[str, Any]
+    queries: Sequence[Module] = ()
 
     @property
     def model_type(self) -> str:
@@ -82,7 +90,8 @@ class Folder:
 
     def place(self, name: str) -> AnyPath:
         """Returns the folder of the first module of a class; without one, that of all files."""
-        return next((module.path for module in self.modules if module.name == name), self.path)
+        every = (*self.modules, *self.queries)
+        return next((module.path for module in every if module.name == name), self.path)
 
     def prompts(self) -> dict[str, str]:
         """Returns the prompts by name.
@@ -116,7 +125,34 @@ def read(path: AnyPath) -> Folder:
             strict.typed(str, module.get(name), name, str(source)) for name in ("type", "path")
         )
         modules.append(Module(kind, path / PurePosixPath(place).name))
-    return Folder(path, modules, optional(path / SETTINGS))
+    settings = optional(path / SETTINGS)
+    if [module.name for module in modules] != ["Router"]:
+        return Folder(path, modules, settings)
+    queries, documents = _routes(modules[0].path)
+    return Folder(path, documents, settings, queries)
+
+
+def _routes(path: AnyPath) -> tuple[Sequence[Module], Sequence[Module]]:
+    """Reads the modules of queries and of documents of a Router, whose folder is `path`."""
+    source = str(path / ROUTER)
+    config = json_files.read(path / ROUTER)
+    types = strict.typed(Mapping[str, str], config.get("types"), "types", source)
+    hint = Mapping[str, tuple[str, ...]]
+    routes = strict.typed(hint, config.get("structure"), "structure", source)
+    mappings = (config.get("parameters") or {}).get("route_mappings")
+    if routes.keys() != {*PROMPTS} or mappings:
+        raise UserError(
+            f"{source}: the routes are {', '.join(routes)}"
+            f"{' with route_mappings' if mappings else ''}: those of query and document are "
+            "supported"
+        )
+    if missing := [place for each in routes.values() for place in each if place not in types]:
+        raise UserError(f"{source}: types: {missing[0]}: missing")
+    queries, documents = (
+        [Module(types[place], path / PurePosixPath(place).name) for place in routes[kind]]
+        for kind in PROMPTS
+    )
+    return queries, documents
 
 
 def optional(path: AnyPath) -> Mapping[str, Any]:
@@ -147,6 +183,27 @@ def write(
     for name, value in {MODULES: listed, TRANSFORMER: transformer, SETTINGS: settings}.items():
         if value is not None:
             write_json(path / name, value)
+
+
+def write_router(
+    path: AnyPath, routes: Mapping[str, Sequence[tuple[str, str]]], settings: Mapping[str, Any]
+) -> None:
+    """Writes the files of a folder whose one module is a Router, and the folders of its modules.
+
+    Args:
+      path: the folder, which exists.
+      routes: the modules of `query` and `document`, each its class and its folder.
+      settings: as of `write`.
+    """
+    write(path, [(ROUTER_TYPE, "")], settings)
+    for place in (place for each in routes.values() for _, place in each):
+        (path / place).mkdir()
+    config = {
+        "types": {place: kind for each in routes.values() for kind, place in each},
+        "structure": {name: [place for _, place in each] for name, each in routes.items()},
+        "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+    }
+    write_json(path / ROUTER, config)
 
 
 def transformer(task: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from official import config as configs
 from official.config.parts import ObjectiveConfig
 from official.conversion.converted_model import Converted
-from official.conversion.sentence_transformers.folder import DEFAULT_TYPE, MODULES, Folder
+from official.conversion.sentence_transformers.folder import DEFAULT_TYPE, MODULES, ROUTER, Folder
 from official.saving.model_folder import ModelFolder
 from official.tokenizers import folder_keys
 from official.utils.errors import UserError
@@ -34,6 +34,7 @@ class Kind:
     Attributes:
       model_type: the name of the kind in `config_sentence_transformers.json`.
       chains: the supported chains of modules, by the names of their classes.
+      query_chains: those of queries, which a Router has.
       modules: the same in words, for messages.
       task: what the Transformer computes, the `transformer_task` of its settings.
       reads: the keys of these settings that the kind reads, beside the length.
@@ -41,6 +42,7 @@ class Kind:
 
     model_type: ClassVar[str] = DEFAULT_TYPE
     chains: ClassVar[Sequence[tuple[str, ...]]]
+    query_chains: ClassVar[Sequence[tuple[str, ...]]] = ((),)
     modules: ClassVar[str]
     task: ClassVar[str] = "feature-extraction"
     reads: ClassVar[Collection[str]] = ()
@@ -60,6 +62,14 @@ class Kind:
             raise UserError(
                 f"{folder.path / MODULES}: the modules are {', '.join(folder.chain) or 'none'}: "
                 f"{self.modules} are supported"
+            )
+        queries = tuple(module.name for module in folder.queries)
+        if queries not in self.query_chains:
+            known = " or ".join(", ".join(chain) for chain in self.query_chains if chain)
+            raise UserError(
+                f"{folder.path / ROUTER}: queries have the modules {', '.join(queries)}: "
+                f"{known or f'a {self.model_type} with a Router is not supported'}"
+                f"{' is supported' if known else ''}"
             )
         settings, source = folder.transformer()
         others = {key: value for key, value in settings.items() if key not in self.reads}
@@ -97,6 +107,13 @@ class Kind:
     def max_length(self, source: ModelFolder) -> int:
         """Returns the number of tokens to which the written model cuts texts."""
         return source.max_length
+
+    def places(self, source: ModelFolder) -> Sequence[str]:
+        """Returns the folder of the files of transformers, and folders of the tokenizer alone.
+
+        "" is the whole folder.
+        """
+        return ("",)
 
     def write(
         self,

@@ -10,6 +10,7 @@ from official.conversion.sentence_transformers.kind import Kind
 from official.conversion.sentence_transformers.multi_vector_encoder import (
     MultiVectorEncoder,
     PyLate,
+    Stanford,
 )
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
 from official.conversion.sentence_transformers.sparse_encoder import SparseEncoder
@@ -21,8 +22,9 @@ from official.utils.paths import AnyPath
 # The first kind that describes a folder, or that a model is of, is its kind.
 KINDS: tuple[Kind, ...] = (
     CrossEncoder(),
-    MultiVectorEncoder(),
+    Stanford(),
     PyLate(),
+    MultiVectorEncoder(),
     StaticEmbedding(),
     SparseEncoder(),
     SentenceTransformer(),

@@ -148,14 +148,15 @@ def _token_vectors(
     layout = context.config.encoder.text_layout
 
     def of_kind(kind: str) -> inputs.Signature:
-        before = head.config.prefixes[kind]
+        before = head.config.text_before(kind, context.tokenizer)
+        prefixed = before is None
         longest = head.config.lengths[kind] or context.max_length
 
         def embed(text):
             texts = before + text if before else text
-            length = min(longest, context.max_length)
+            length = min(longest, context.max_length) - prefixed
             batch = pack_texts([texts], context.tokenizer, length, layout)
-            rows = head.rows(batch, tf.fill(tf.shape(text), kind == "query"))
+            rows = head.rows(batch, tf.fill(tf.shape(text), kind == "query"), prefixed)
             with context.weights.read():
                 states = context.model.encode(rows)["sequence_output"]
                 vectors = tf.cast(head.unit_vectors(states), tf.float32)

@@ -429,8 +429,8 @@ class Embedder:
         own = head.config.lengths[kind]
         limit = self.settings.max_length if kind == "document" else None
         max_length = min(x for x in (own, limit, self.max_length) if x is not None)
-        before = head.config.prefixes[kind]
-        sequences = self.tokenizer.encode([before + text for text in texts])
+        before = head.config.text_before(kind, self.tokenizer)
+        sequences = self.tokenizer.encode([(before or "") + text for text in texts])
         graph = self._late_graph(kind, max_length)
         results: dict[int, np.ndarray] = {}
         progress = Progress(len(sequences), report, unit="texts")
@@ -448,11 +448,12 @@ class Embedder:
     def _late_graph(self, kind: str, max_length: int) -> Callable[..., dict[str, tf.Tensor]]:
         """Returns the function from tokens to `vectors` and `scored`, which is made once."""
         head = self.late
+        prefixed = head.config.text_before(kind, self.tokenizer) is None
 
         def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = pack([tokens], self.tokenizer, max_length, self._layout)
+            batch = pack([tokens], self.tokenizer, max_length - prefixed, self._layout)
             is_query = tf.fill([tf.shape(batch["token_ids"])[0]], kind == "query")
-            return {**head.rows(batch, is_query)}
+            return {**head.rows(batch, is_query, prefixed)}
 
         def computed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             with kernels.using(gradients=False):

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import official
 from official import config as configs
@@ -18,6 +19,11 @@ from tests import GOLDEN
 OBJECTIVE = LateInteractionConfig(
     size=5, query_prefix="a dog ", document_prefix="the ", document_length=9, mean=True,
     expansion=Expansion(8, "min", attend=True, token="cat"), skipped_words=(".", "mat"), weight=0.0,
+)  # fmt: skip
+# What PyLate has settings of: each prefix is a piece of the vocabulary.
+PYLATE = LateInteractionConfig(
+    size=5, query_prefix="?", document_prefix="!", query_length=8, document_length=9,
+    expansion=Expansion(8), skipped_words=(".", "mat"), weight=0.0,
 )  # fmt: skip
 TEXTS = ["The cat sat on a mat.", "dog " * 30, "a cat and a dog"]
 
@@ -72,35 +78,127 @@ def test_a_model_without_a_projection_or_an_expansion(tmp_path):
     assert len(official.load(tmp_path / "theirs").token_vectors(TEXTS, "query")[0]) == 6
 
 
-def test_a_folder_of_pylate(written, tmp_path):
-    shutil.copytree(written[0], tmp_path / "pylate")
-    modules = json.loads((tmp_path / "pylate" / "modules.json").read_text())[:2]
-    for module, kind in zip(
-        modules,
-        ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense"),
-        strict=True,
-    ):
-        module["type"] = kind
-    settings = {
-        "model_type": "ColBERT", "similarity_fn_name": "MaxSim", "query_prefix": "a dog ",
-        "document_prefix": "the ", "query_length": 8, "document_length": 9,
-        "attend_to_expansion_tokens": False, "do_query_expansion": True, "skiplist_words": ["."],
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        ({}, {}),
+        ({"expansion": Expansion(8, attend=True)}, {}),
+        ({"expansion": Expansion(8, token="[MASK]")}, {"expansion": Expansion(8)}),
+        ({"expansion": None}, {}),
+        # PyLate has a length for each kind of text: here it is that of the model.
+        (
+            {"expansion": None, "query_length": None, "document_length": None},
+            {"query_length": 24, "document_length": 24},
+        ),
+        ({"query_prefix": "", "document_prefix": ""}, {}),
+        # PyLate takes words that are no pieces for unknown text.
+        ({"skipped_words": (".", "~")}, {"skipped_words": (".",)}),
+    ],
+)
+def test_a_model_in_the_form_of_pylate(tmp_path, changes, read):
+    objective = dataclasses.replace(PYLATE, **changes)
+    huggingface.write(model(tmp_path / "model", objective), tmp_path / "theirs", "last")
+    modules = json.loads((tmp_path / "theirs" / "modules.json").read_text())
+    assert [(each["path"], each["type"]) for each in modules] == [
+        ("", "sentence_transformers.models.Transformer"), ("1_Dense", "pylate.models.Dense.Dense")
+    ]  # fmt: skip
+    (found,) = huggingface.read(tmp_path / "theirs").config.objectives
+    assert dataclasses.replace(found, ids=None) == dataclasses.replace(objective, **read)
+
+
+def test_the_form_of_pylate_keeps_the_vectors(tmp_path):
+    huggingface.write(model(tmp_path / "model", PYLATE), tmp_path / "theirs", "last")
+    ours, back = (official.load(tmp_path / name) for name in ("model", "theirs"))
+    for kind in ("query", "document"):
+        for one, other in zip(
+            ours.token_vectors(TEXTS, kind), back.token_vectors(TEXTS, kind), strict=True
+        ):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"size": None},
+        {"mean": True},
+        {"query_prefix": "a dog "},
+        {"document_prefix": "the "},  # one token, whose piece has no blank
+        {"expansion": Expansion(8, "min")},
+        {"expansion": Expansion(8, token="cat")},
+    ],
+)
+def test_a_model_that_pylate_has_no_settings_for(tmp_path, changes):
+    objective = dataclasses.replace(PYLATE, **changes)
+    huggingface.write(model(tmp_path / "model", objective), tmp_path / "theirs", "last")
+    settings = json.loads((tmp_path / "theirs" / "config_sentence_transformers.json").read_text())
+    assert settings["model_type"] == "MultiVectorEncoder"
+    (found,) = huggingface.read(tmp_path / "theirs").config.objectives
+    assert dataclasses.replace(found, ids=None) == objective
+
+
+def test_settings_of_pylate(tmp_path):
+    huggingface.write(model(tmp_path / "model", PYLATE), tmp_path / "theirs", "last")
+
+    def read(file, **changes):
+        path = tmp_path / "theirs" / file
+        before = path.read_text()
+        given = json.loads(before) | changes
+        given.pop("fingerprint", None)
+        path.write_text(json.dumps(given))
+        converted = huggingface.read(tmp_path / "theirs")
+        path.write_text(before)
+        return converted
+
+    settings = "config_sentence_transformers.json"
+    found = read(settings, skiplist_words=["~", ".", "a dog"]).config.objectives[0]
+    assert (found.skipped_words, found.ids.skipped) == ((".", "[UNK]"), (20, 1))
+    found = read(settings, do_query_expansion=False, attend_to_expansion_tokens=True)
+    assert found.config.objectives[0].expansion is None
+    # It is the length of the last text that was cut, and a text of `query_length` is longer.
+    assert read("sentence_bert_config.json", max_seq_length=7).tokenizer.max_tokens == 24
+    # PyLate pads with the mask token, and config.json says what the model was trained with.
+    tokenizer = read("tokenizer_config.json", pad_token="[MASK]").tokenizer
+    assert (tokenizer.pad_id, tokenizer.mask_id, tokenizer.special_ids[0]) == (0, 4, 0)
+    with pytest.raises(UserError, match="skiplist_words: expected"):
+        read(settings, skiplist_words=".")
+
+
+def test_a_checkpoint_of_stanford(tmp_path):
+    huggingface.write(model(tmp_path / "model", PYLATE), tmp_path / "theirs", "last")
+    right, folder = huggingface.read(tmp_path / "theirs"), tmp_path / "stanford"
+    ignored = shutil.ignore_patterns("modules.json", "*sentence*", "1_Dense")
+    shutil.copytree(tmp_path / "theirs", folder, ignore=ignored)
+    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    metadata = {
+        "query_token_id": "##s", "doc_token_id": "!", "query_maxlen": 8, "doc_maxlen": 9,
+        "attend_to_mask_tokens": True,
     }  # fmt: skip
+    (folder / "artifact.metadata").write_text(json.dumps(metadata))
+    with pytest.raises(UserError, match="linear.weight: missing"):
+        huggingface.read(folder)
+    tensors = safetensors.numpy.load_file(folder / "model.safetensors")
+    tensors = {f"bert.{name.removeprefix('bert.')}": each for name, each in tensors.items()}
+    tensors |= safetensors.numpy.load_file(tmp_path / "theirs/1_Dense/model.safetensors")
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    converted = huggingface.read(folder)
+    assert converted.variables.keys() == right.variables.keys()
+    for path, value in right.variables.items():
+        np.testing.assert_array_equal(converted.variables[path], value, err_msg=path)
+    (found,) = converted.config.objectives
+    assert (found.expansion, found.document_length) == (Expansion(8, attend=True), 9)
+    # The marker of queries is a piece, which the tokenizer does not find in a text.
+    pieces = converted.tokenizer.pieces
+    assert [pieces[i] for i in found.ids.query_prefix] == ["##s"]
+    assert [pieces[i] for i in found.ids.skipped] == ["!", ",", ".", "?", "[UNK]"]
+    (folder / "artifact.metadata").write_text(json.dumps({**metadata, "mask_punctuation": False}))
+    assert huggingface.read(folder).config.objectives[0].ids.skipped == ()
 
-    def write(**changes):
-        for name, value in {
-            "modules.json": modules,
-            "config_sentence_transformers.json": settings | changes,
-            "sentence_bert_config.json": {"max_seq_length": 12},
-        }.items():
-            (tmp_path / "pylate" / name).write_text(json.dumps(value))
-        return huggingface.read(tmp_path / "pylate").config.objectives[0]
 
-    found = write()
-    assert (found.expansion, found.mean, found.skipped_words) == (Expansion(8), False, (".",))
-    assert (found.query_prefix, found.document_length, found.size) == ("a dog ", 9, 5)
-    found = write(do_query_expansion=False, attend_to_expansion_tokens=True)
-    assert (found.expansion, found.query_length) == (None, 8)
+def test_a_marker_that_sentence_transformers_would_split(tmp_path):
+    objective = dataclasses.replace(PYLATE, query_prefix="##s", mean=True)
+    with pytest.raises(UserError, match="each is a token here"):
+        huggingface.write(model(tmp_path / "model", objective), tmp_path / "theirs", "last")
 
 
 @pytest.mark.parametrize(
