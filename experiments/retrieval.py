@@ -103,7 +103,7 @@ KINDS = {
         data="pairs_shards",
         overrides=(
             "recipe.epochs=0",
-            "recipe.steps=40",
+            "recipe.steps=30",
             "recipe.batch_size=32",
             "recipe.optimizer.learning_rate=2e-4",
         ),
@@ -270,7 +270,7 @@ class Run:
         return self.make(
             "masked_lm",
             *("official.main", "--mode=train", f"--data={shards}", f"--init={self.released()}"),
-            "--override=recipe.steps=80",
+            "--override=recipe.steps=50",
             *(f"--override={text}" for text in self.override),
         )
 
