@@ -514,8 +514,7 @@ class Embedder:
                 values = tf.constant(values.tolist(), tf.string)
             else:
                 values = values.astype(np.int32)
-            tokens = tf.RaggedTensor.from_row_lengths(values, lengths[rows])
-            outputs = graph(tokens, alone=alone)
+            outputs = graph(values, lengths[rows], alone=alone)
             return rows, {name: np.asarray(value) for name, value in outputs.items()}
 
         map_batches = map if self._lite is None else litert.in_threads
@@ -624,6 +623,8 @@ class Embedder:
     ) -> Callable[..., dict[str, tf.Tensor]]:
         """Returns the function from tokens to what is computed, which is made once.
 
+        It takes the tokens of all texts, one text after another, and their numbers, int64 [B].
+
         Args:
           key: what the function depends on.
           packed: makes a batch of tokens.
@@ -636,22 +637,28 @@ class Embedder:
         def fields(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             return {name: batch[name] for name in kept}
 
-        def outputs(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            batch = packed(tokens)
+        # Two tensors: a RaggedTensor is checked on its way into a graph, as long as a text takes.
+        def batch_of(values: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
+            return packed(tf.RaggedTensor.from_row_lengths(values, lengths, validate=False))
+
+        def outputs(values: tf.Tensor, lengths: tf.Tensor) -> dict[str, tf.Tensor]:
+            batch = batch_of(values, lengths)
             return computed(batch) | fields(batch)
 
         dtype = tf.string if self.tokenizer.reads_words else tf.int32
-        spec = tf.RaggedTensorSpec([None, None], dtype)
+        signature = [tf.TensorSpec([None], dtype), tf.TensorSpec([None], tf.int64)]
         if self._lite is None:
-            self._graphs[key] = first_call.Function(outputs, [spec])
+            self._graphs[key] = first_call.Function(outputs, signature)
         else:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
             function = litert.Function(computed, variables, self._lite)
-            rows = tf.function(packed, input_signature=[spec], autograph=False)
+            rows = tf.function(batch_of, input_signature=signature, autograph=False)
 
-            def by_litert(tokens: tf.RaggedTensor, alone: bool) -> dict[str, tf.Tensor]:
+            def by_litert(
+                values: tf.Tensor, lengths: tf.Tensor, alone: bool
+            ) -> dict[str, tf.Tensor]:
                 del alone
-                batch = rows(tokens)
+                batch = rows(values, lengths)
                 return function(batch) | fields(batch)
 
             self._graphs[key] = by_litert
