@@ -43,8 +43,11 @@ def test_losses_on_a_folder_of_beir(tmp_path, capsys):
     vector_search.losses(tmp_path / "model", tmp_path / "set")
     lines = [x.split("|")[1:-1] for x in capsys.readouterr().out.splitlines()[2:]]
     assert [[cell.strip() for cell in line[:2]] for line in lines] == [
-        ["float32", "48"], ["float16", "24"], ["bfloat16", "24"], ["int8", "12"], ["bits", "2"]
+        ["float32", "48"], ["float16", "24"], ["bfloat16", "24"],
+        ["int8", "12"], ["int8, compared again", "12"], ["bits", "2"], ["bits, compared again", "2"],
     ]  # fmt: skip
     # The text of each query is there three times.
     assert [float(line[2]) for line in lines[:4]] == [1.0] * 4
+    # All twelve documents are compared again, by the vectors of float32.
+    assert [line[2:] for line in (lines[4], lines[6])] == [lines[0][2:]] * 2
     assert float(lines[0][3]) == 1
