@@ -44,7 +44,8 @@ def test_losses_on_a_folder_of_beir(tmp_path, capsys):
     lines = [x.split("|")[1:-1] for x in capsys.readouterr().out.splitlines()[2:]]
     assert [[cell.strip() for cell in line[:2]] for line in lines] == [
         ["float32", "48"], ["float16", "24"], ["bfloat16", "24"],
-        ["int8", "12"], ["int8, compared again", "12"], ["bits", "2"], ["bits, compared again", "2"],
+        ["int8", "12"], ["int8, compared again", "12"],
+        ["bits", "2"], ["bits, compared again", "2"],
     ]  # fmt: skip
     # The text of each query is there three times.
     assert [float(line[2]) for line in lines[:4]] == [1.0] * 4
