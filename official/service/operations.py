@@ -76,24 +76,23 @@ class Operation(BaseModel):
         return results
 
 
-class Embed(Operation):
-    """A vector for each text: with the pooling, the norm and the prompt of the model folder."""
+class _Vectors(Operation):
+    """A vector for each text.
 
-    NAME, METHOD, RESULT = "embed", "encode", list[float]
+    Attributes:
+      VECTORS: the kind of the vectors of the models that do it.
+    """
+
+    METHOD = "encode"
+    VECTORS: ClassVar[str]
 
     texts: Texts
     prompt: str | None = Field(default=None, description="The name of a prompt of the model.")
-    normalize: bool | None = Field(
-        default=None, description="Vectors of length 1. null = as the model."
-    )
-    size: int | None = Field(
-        default=None, ge=1, description="The number of first dimensions. null = as the model."
-    )
 
     @override
     @classmethod
     def served(cls, model: Model) -> bool:
-        return super().served(model) and _vectors_of(model) == "dense"
+        return super().served(model) and _vectors_of(model) == cls.VECTORS
 
     @override
     def items(self) -> Sequence[str]:
@@ -102,6 +101,19 @@ class Embed(Operation):
     @override
     def settings(self) -> Hashable:
         return self.prompt
+
+
+class Embed(_Vectors):
+    """A vector for each text: with the pooling, the norm and the prompt of the model folder."""
+
+    NAME, VECTORS, RESULT = "embed", "dense", list[float]
+
+    normalize: bool | None = Field(
+        default=None, description="Vectors of length 1. null = as the model."
+    )
+    size: int | None = Field(
+        default=None, ge=1, description="The number of first dimensions. null = as the model."
+    )
 
     @override
     def run(self, model: Model, items: Sequence[str]) -> Sequence[np.ndarray]:
@@ -132,28 +144,14 @@ class Embed(Operation):
         return rows
 
 
-class EmbedSparse(Operation):
+class EmbedSparse(_Vectors):
     """The words of each text with their weights, the largest first, of a model that has these."""
 
-    NAME, METHOD, RESULT = "embed_sparse", "encode", dict[str, float]
+    NAME, VECTORS, RESULT = "embed_sparse", "sparse", dict[str, float]
 
-    texts: Texts
     prompt: str | None = Field(
         default=None, description="The name of a prompt of the model, or query or document."
     )
-
-    @override
-    @classmethod
-    def served(cls, model: Model) -> bool:
-        return super().served(model) and _vectors_of(model) == "sparse"
-
-    @override
-    def items(self) -> Sequence[str]:
-        return self.texts
-
-    @override
-    def settings(self) -> Hashable:
-        return self.prompt
 
     @override
     def run(self, model: Model, items: Sequence[str]) -> Sequence[tuple[np.ndarray, np.ndarray]]:
