@@ -5,11 +5,12 @@ over either.
 """
 
 import dataclasses
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from official.config.parts import Config, EncoderConfig, ObjectiveConfig
+from official.config.parts import Config, EncoderConfig, LabelCounts, ObjectiveConfig
 from official.utils.errors import UserError
 from official.utils.strict import above, at_least, dropout_rate, keys, labels_agree, omitted, one_of
 
@@ -26,6 +27,7 @@ DENSE = ("vector", "states")
 NORMS = ("none", "layer", "token")  # the norms of a mix
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
 EXACT = (1.0, 1e-3)  # mean and width of the kernel for equal tokens
+BALANCED = "balanced"  # weights of labels that follow from how many examples have them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,9 +203,46 @@ class LabelsConfig(ObjectiveConfig):
         raise UserError(f"{self.name}: neither labels nor num_labels is set")
 
 
-@keys("labels num_labels dropout pooling mix bilstm activation transform dense weight task")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationConfig(PooledConfig, LabelsConfig):
+class ClassesConfig(LabelsConfig):
+    """The config of a head whose outputs are classes, of which each prediction has one.
+
+    Attributes:
+      class_weights: the weight of each class, in the order of the labels: a loss is multiplied by
+        that of its right class, and the sum is divided by the sum of these weights, as in PyTorch's
+        `CrossEntropyLoss(weight=)`. 'balanced' = n / (C n_c), for n_c of the n training examples,
+        or of the tagged words, which have the class c (King and Zeng, 2001). Empty = all weights
+        are 1.
+      label_smoothing: the share of the target that all classes have in equal parts (Szegedy et al.,
+        2016, section 7); the weights multiply the part of each class.
+    """
+
+    class_weights: str | tuple[float, ...] = omitted(())
+    label_smoothing: float = omitted(0.0)
+
+    def __post_init__(self):
+        dropout_rate(self, "label_smoothing")
+        _check_weights(self, "class_weights")
+        if self.class_weights and not isinstance(self.class_weights, str):
+            if not any(self.class_weights):
+                raise ValueError("class_weights: all are 0: nothing would be learned")
+
+    @override
+    def counted(self, counts: Callable[[], LabelCounts]) -> Self:
+        if self.class_weights != BALANCED:
+            return self
+        found = counts().check(f"{self.name}: class_weights")
+        total = sum(found.with_label)
+        weights = tuple(total / (len(found.with_label) * each) for each in found.with_label)
+        return dataclasses.replace(self, class_weights=weights)
+
+
+@keys(
+    "labels num_labels class_weights label_smoothing dropout pooling mix bilstm activation "
+    "transform dense weight task"
+)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassificationConfig(PooledConfig, ClassesConfig):
     """The class of a text."""
 
     type = "classification"
@@ -212,6 +251,7 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        ClassesConfig.__post_init__(self)
         at_least(self, 2, "num_labels")
         labels_agree(self)
 
@@ -220,7 +260,10 @@ class ClassificationConfig(PooledConfig, LabelsConfig):
         return _fields(self, "label")
 
 
-@keys("labels num_labels thresholds dropout pooling mix bilstm transform dense weight")
+@keys(
+    "labels num_labels thresholds positive_weights label_smoothing dropout pooling mix bilstm "
+    "transform dense weight"
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelConfig(PooledConfig, LabelsConfig):
     """The labels of a text: any number of independent labels.
@@ -228,6 +271,10 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
     Attributes:
       thresholds: for each label, the lowest probability at which a text has the label; empty = 0.5
         for all.
+      positive_weights: for each label, the factor of the losses of the texts that have it, as in
+        PyTorch's `BCEWithLogitsLoss(pos_weight=)`. 'balanced' = the number of training examples
+        without the label, divided by that of those with it. Empty = all factors are 1.
+      label_smoothing: the distance of a target from 0 or 1, times 2.
     """
 
     type = "multi_label"
@@ -235,10 +282,14 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
     layer = "MultiLabel"
 
     thresholds: tuple[float, ...] = ()
+    positive_weights: str | tuple[float, ...] = omitted(())
+    label_smoothing: float = omitted(0.0)
 
     def __post_init__(self):
         super().__post_init__()
         at_least(self, 1, "num_labels")
+        dropout_rate(self, "label_smoothing")
+        _check_weights(self, "positive_weights")
         count = self.num_outputs
         labels_agree(self)
         if any(not 0 <= threshold <= 1 for threshold in self.thresholds):
@@ -247,6 +298,14 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
             )
         if count and len(self.thresholds) not in (0, count):
             raise ValueError(f"thresholds: {len(self.thresholds)}, but there are {count} labels")
+
+    @override
+    def counted(self, counts: Callable[[], LabelCounts]) -> Self:
+        if self.positive_weights != BALANCED:
+            return self
+        found = counts().check(f"{self.name}: positive_weights")
+        weights = tuple((found.examples - each) / each for each in found.with_label)
+        return dataclasses.replace(self, positive_weights=weights)
 
     def limits(self, count: int) -> tuple[float, ...]:
         """Returns the threshold of each of `count` labels."""
@@ -453,9 +512,12 @@ class SpanAnswerConfig(ReaderConfig):
         return frozenset({*window.split(), "answer_start", "answer_end"})
 
 
-@keys("labels num_labels crf bilstm dropout mix output_mix transform weight")
+@keys(
+    "labels num_labels class_weights label_smoothing crf bilstm dropout mix output_mix transform "
+    "weight"
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenClassificationConfig(ReaderConfig, LabelsConfig):
+class TokenClassificationConfig(ReaderConfig, ClassesConfig):
     """The tag of each word, predicted from the first token of the word.
 
     Attributes:
@@ -476,8 +538,12 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        ClassesConfig.__post_init__(self)
         dropout_rate(self, "dropout")
         at_least(self, 2, "num_labels")
+        if self.crf and (self.class_weights or self.label_smoothing):
+            key = "class_weights" if self.class_weights else "label_smoothing"
+            raise ValueError(f"{key}: crf: true has one loss for all tags of a text: remove one")
         if self.output_mix is not None and self.bilstm is None:
             raise ValueError("output_mix: not supported without bilstm: set bilstm, or take mix")
         labels_agree(self)
@@ -485,6 +551,22 @@ class TokenClassificationConfig(ReaderConfig, LabelsConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"word_ids", *(("tag_ids",) if self.weight else ())})
+
+
+def _check_weights(config: LabelsConfig, key: str) -> None:
+    """Raises ValueError if the weights of labels are not numbers from 0 on, one for each label."""
+    weights = getattr(config, key)
+    if isinstance(weights, str):
+        if weights != BALANCED:
+            raise ValueError(f"{key}: {weights!r} is neither {BALANCED} nor a list of numbers")
+        return
+    if any(weight < 0 for weight in weights):
+        raise ValueError(f"{key}: {list(weights)}: a weight is negative")
+    if weights and config.num_outputs and len(weights) != config.num_outputs:
+        names = f" ({', '.join(config.labels)})" if config.labels else ""
+        raise ValueError(
+            f"{key}: {len(weights)} numbers, but there are {config.num_outputs} labels{names}"
+        )
 
 
 def _fields(config: ObjectiveConfig, target: str) -> frozenset[str]:

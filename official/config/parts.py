@@ -6,7 +6,7 @@ layer or function that runs it is in the module that `official.config.registry.m
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from official.config.blocks import Norm
 from official.config.recipe import Recipe
@@ -287,6 +287,37 @@ class Corruption(Protocol):
         """
 
 
+class LabelCounts(NamedTuple):
+    """How often the labels of training examples occur.
+
+    Attributes:
+      labels: the names of the labels.
+      with_label: how many examples, or tagged words, have each of them.
+      examples: the number of all examples.
+      folder: the data, for messages.
+    """
+
+    labels: Sequence[str]
+    with_label: Sequence[int]
+    examples: int
+    folder: str
+
+    def check(self, key: str) -> Self:
+        """Returns the counts.
+
+        Raises:
+          UserError: a label does not occur, so that its weight would not be finite.
+        """
+        missing = [name for name, n in zip(self.labels, self.with_label, strict=True) if not n]
+        if missing:
+            raise UserError(
+                f"{key}: balanced: no training example of {self.folder} has the label "
+                f"{', '.join(map(repr, missing))}: give the weights as a list of numbers, or make "
+                "the shards without it"
+            )
+        return self
+
+
 class ObjectiveConfig(Part):
     """Settings of an objective, a loss that the encoder learns from.
 
@@ -371,6 +402,18 @@ class ObjectiveConfig(Part):
           ValueError: the objective cannot start from that model.
         """
         del initial
+        return self
+
+    def counted(self, counts: Callable[[], LabelCounts]) -> Self:
+        """Returns the objective with what it leaves to the numbers of labels in the data.
+
+        Args:
+          counts: returns those of its task. It reads all examples.
+
+        Raises:
+          UserError: the weights of the labels cannot be balanced.
+        """
+        del counts
         return self
 
     def field(self, name: str) -> str:

@@ -25,7 +25,8 @@ import tensorflow as tf
 
 from official import config as configs
 from official import tokenizers
-from official.data import ShardDataset
+from official.config.parts import LabelCounts
+from official.data import ShardDataset, label_counts
 from official.data.shards import Shards
 from official.shards import manifest
 from official.tasks import AVERAGE, Description, MixtureDescription
@@ -255,6 +256,15 @@ class Opened:
     def labels(self) -> dict[str, tuple[str, ...]]:
         """The names of the classes of each task by its name."""
         return {task.name: task.labels for each in self.shards if (task := each.task)}
+
+    def label_counts(self, task: str = "") -> LabelCounts:
+        """Returns how often the labels of a task occur; see `label_counts.count`.
+
+        Args:
+          task: the name of the task; empty = the only one.
+        """
+        named = [each for each in self.shards if each.task and each.task.name == task]
+        return label_counts.count((named or self.shards)[0])
 
     def read(self, config: configs.ResolvedConfig, training: bool = False) -> Data:
         """Returns the examples, which suit the segments, the corruption and the recipe of a config.

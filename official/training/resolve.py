@@ -1,6 +1,7 @@
 """Resolves a config: fills in what it leaves to its data, its teachers and the initial model."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -51,7 +52,11 @@ def resolve(
     objectives = tuple(o.for_tokenizer(tokenizer) for o in resolved.objectives)
     resolved = dataclasses.replace(resolved, objectives=objectives)
     resolved = fill_in(resolved, tokenizer.vocab_size, data.labels, tokenizer.special_ids)
-    return teachers.described(resolved)
+    objectives = tuple(
+        each.counted(functools.partial(data.label_counts, each.task))
+        for each in resolved.objectives
+    )
+    return teachers.described(dataclasses.replace(resolved, objectives=objectives))
 
 
 def inherit(

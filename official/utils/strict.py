@@ -150,7 +150,7 @@ def typed(hint: Any, value: Any, place: str, source: str) -> Any:
 
     Args:
       hint: the annotation: bool, int, float, str, Any, a dataclass, `tuple[X, ...]`,
-        `Mapping[str, X]` or `X | None`.
+        `Mapping[str, X]`, `X | None` or `str | tuple[X, ...]`.
       value: the value, as it was read.
       place: its dotted key, for messages.
       source: the file, for messages.
@@ -164,7 +164,10 @@ def typed(hint: Any, value: Any, place: str, source: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and types.NoneType in args:
             return None
-        return typed(next(a for a in args if a is not types.NoneType), value, place, source)
+        listed = isinstance(value, list | tuple)
+        hints = [a for a in args if a is not types.NoneType]
+        hint = next((a for a in hints if (typing.get_origin(a) is tuple) == listed), hints[0])
+        return typed(hint, value, place, source)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return build(hint, value, source, place)
     if origin is tuple:

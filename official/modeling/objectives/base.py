@@ -412,21 +412,61 @@ def repeated(batch: Batch, count: int) -> Batch:
     return {**batch, **{name: ops.repeat(each, count, axis=1) for name, each in fields.items()}}
 
 
-def class_terms(name: str, logits: Tensor, labels: Tensor, weights: Tensor) -> Terms:
+def class_terms(
+    name: str,
+    logits: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    class_weights: Sequence[float] = (),
+    smoothing: float = 0.0,
+) -> Terms:
     """Returns the `Terms` of a classification: cross-entropy and accuracy.
+
+    The loss of an example is that of PyTorch's `CrossEntropyLoss` with `reduction="none"`. The
+    accuracy counts all examples alike.
 
     Args:
         name: name of the term.
         logits: [B, classes], in the dtype of losses.
         labels: int [B].
         weights: [B].
+        class_weights: the weight of each class; empty = all are 1.
+        smoothing: the share of the target that all classes have in equal parts.
     """
-    losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    if class_weights or smoothing:
+        losses = _weighted_losses(logits, labels, class_weights, smoothing)
+    else:
+        losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     hits = ops.cast(ops.equal(ops.argmax(logits, axis=-1), labels), weights.dtype)
     return Terms(
         losses={name: ops.sum(losses * weights)},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
     )
+
+
+def class_factors(labels: Tensor, class_weights: Sequence[float], like: Tensor) -> Tensor:
+    """Returns the weight of the class of each label, 1 without `class_weights`.
+
+    Args:
+        labels: int, of any shape; -1 = no label, whose factor has no meaning.
+        class_weights: the weight of each class, or empty.
+        like: gives the dtype, of the same shape as `labels`.
+    """
+    if not class_weights:
+        return ops.ones_like(like)
+    table = ops.convert_to_tensor(class_weights, like.dtype)
+    return ops.take(table, ops.maximum(labels, 0), axis=0)
+
+
+def _weighted_losses(
+    logits: Tensor, labels: Tensor, class_weights: Sequence[float], smoothing: float
+) -> Tensor:
+    """Returns the cross-entropies of `class_terms` with weights or smoothing: [B]."""
+    logs = ops.log_softmax(logits, axis=-1)  # [B, classes]
+    if class_weights:
+        logs *= ops.convert_to_tensor(class_weights, logits.dtype)
+    right = ops.take_along_axis(logs, ops.cast(labels, "int32")[:, None], axis=-1)[:, 0]
+    return -(1 - smoothing) * right - smoothing * ops.mean(logs, axis=-1)
 
 
 def token_terms(

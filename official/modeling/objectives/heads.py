@@ -282,7 +282,18 @@ class LabelsHead(Head):
 class Classification(LabelsHead):
     """Classification: one of several labels for each example."""
 
+    config: ClassificationConfig
+
     link = "softmax"
+
+    @override
+    def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
+        """See `base.Objective`; with weights of classes, the sum of those of the labels."""
+        weights = self.example_weights(batch)
+        if self.config.class_weights and not self.lacks("label", batch):
+            labels = batch[self.config.field("label")]
+            weights *= base.class_factors(labels, self.config.class_weights, weights)
+        return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override
     def terms(
@@ -296,6 +307,8 @@ class Classification(LabelsHead):
             self.logits(encoded, rng),
             batch[self.config.field("label")],
             self.example_weights(batch),
+            self.config.class_weights,
+            self.config.label_smoothing,
         )
         return self.with_penalty(terms, batch)
 
@@ -339,6 +352,8 @@ class MultiLabel(LabelsHead):
     labels and examples (PyTorch's `BCEWithLogitsLoss`, as in transformers).
     """
 
+    config: MultiLabelConfig
+
     link = "sigmoid"
 
     @override
@@ -350,7 +365,7 @@ class MultiLabel(LabelsHead):
             return base.Terms(losses={}, metrics={})
         logits, weights = self.logits(encoded, rng), self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
-        losses = ops.mean(ops.softplus(logits) - flags * logits, axis=-1)  # [B]
+        losses = ops.mean(self._losses(logits, flags), axis=-1)  # [B]
         same = ops.equal(ops.cast(logits > 0, flags.dtype), flags)
         hits = ops.mean(ops.cast(same, weights.dtype), axis=-1)
         terms = base.Terms(
@@ -358,6 +373,15 @@ class MultiLabel(LabelsHead):
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
         return self.with_penalty(terms, batch)
+
+    def _losses(self, logits: Tensor, flags: Tensor) -> Tensor:
+        """Returns the loss of each label: [B, C]."""
+        smoothing, weights = self.config.label_smoothing, self.config.positive_weights
+        targets = flags * (1 - smoothing) + smoothing / 2 if smoothing else flags
+        if not weights:
+            return ops.softplus(logits) - targets * logits
+        weights = ops.convert_to_tensor(weights, logits.dtype)
+        return (1 - targets) * ops.softplus(logits) + weights * targets * ops.softplus(-logits)
 
     def predictions_of(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Returns `probabilities` [B, C]."""

@@ -82,8 +82,15 @@ class Objective(heads.Reader):
         return self.as_loss(self.output_projection(dropout(states, self.config.dropout, rng)))
 
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        """Returns the number of labeled words: losses are means over words, as in transformers."""
-        return self.with_penalty_weight({self.name: ops.sum(self._weights(batch))})
+        """Returns the number of labeled words: losses are means over words, as in transformers.
+
+        With weights of classes, it is the sum of those of the tags of these words.
+        """
+        weights = self._weights(batch)
+        if self.config.class_weights and "tag_ids" in batch:
+            tags = batch["tag_ids"]
+            weights *= base.class_factors(tags, self.config.class_weights, weights)
+        return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override
     def terms(
@@ -101,9 +108,12 @@ class Objective(heads.Reader):
         tags = ops.maximum(batch["tag_ids"], 0)
         if self.crf is None:
             rows = ops.reshape(logits, (-1, self.num_labels))
-            terms = base.token_terms(
-                self.name, rows, ops.reshape(tags, (-1,)), ops.reshape(weights, (-1,))
-            )
+            tags, weights = ops.reshape(tags, (-1,)), ops.reshape(weights, (-1,))
+            settings = self.config.class_weights, self.config.label_smoothing
+            if any(settings):
+                terms = base.class_terms(self.name, rows, tags, weights, *settings)
+            else:
+                terms = base.token_terms(self.name, rows, tags, weights)
             return self.with_penalty(terms, batch)
         mask = batch["tag_ids"] >= 0
         likelihood = self.crf.log_likelihood(logits, tags, mask)
