@@ -227,6 +227,11 @@ class ClassesConfig(LabelsConfig):
             if not any(self.class_weights):
                 raise ValueError("class_weights: all are 0: nothing would be learned")
 
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The weight of each class; empty = all are 1."""
+        return _numbers(self, self.class_weights)
+
     @override
     def counted(self, counts: Callable[[], LabelCounts]) -> Self:
         if self.class_weights != BALANCED:
@@ -298,6 +303,11 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
             )
         if count and len(self.thresholds) not in (0, count):
             raise ValueError(f"thresholds: {len(self.thresholds)}, but there are {count} labels")
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The factor of each label; empty = all are 1."""
+        return _numbers(self, self.positive_weights)
 
     @override
     def counted(self, counts: Callable[[], LabelCounts]) -> Self:
@@ -551,6 +561,17 @@ class TokenClassificationConfig(ReaderConfig, ClassesConfig):
     def needs(self) -> frozenset[str]:
         """Returns the batch fields that the objective reads."""
         return frozenset({"word_ids", *(("tag_ids",) if self.weight else ())})
+
+
+def _numbers(config: LabelsConfig, weights: str | tuple[float, ...]) -> tuple[float, ...]:
+    """Returns the weights of labels.
+
+    Raises:
+      UserError: they are to be balanced, and no data has been counted.
+    """
+    if isinstance(weights, str):
+        raise UserError(f"{config.name}: {weights} weights are known only with training data")
+    return weights
 
 
 def _check_weights(config: LabelsConfig, key: str) -> None:

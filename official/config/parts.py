@@ -5,7 +5,7 @@ layer or function that runs it is in the module that `official.config.registry.m
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from official.config.blocks import Norm

@@ -292,7 +292,7 @@ class Classification(LabelsHead):
         weights = self.example_weights(batch)
         if self.config.class_weights and not self.lacks("label", batch):
             labels = batch[self.config.field("label")]
-            weights *= base.class_factors(labels, self.config.class_weights, weights)
+            weights *= base.class_factors(labels, self.config.factors, weights)
         return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override
@@ -307,7 +307,7 @@ class Classification(LabelsHead):
             self.logits(encoded, rng),
             batch[self.config.field("label")],
             self.example_weights(batch),
-            self.config.class_weights,
+            self.config.factors,
             self.config.label_smoothing,
         )
         return self.with_penalty(terms, batch)
@@ -365,7 +365,7 @@ class MultiLabel(LabelsHead):
             return base.Terms(losses={}, metrics={})
         logits, weights = self.logits(encoded, rng), self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
-        losses = ops.mean(self._losses(logits, flags), axis=-1)  # [B]
+        losses = ops.mean(self.label_losses(logits, flags), axis=-1)  # [B]
         same = ops.equal(ops.cast(logits > 0, flags.dtype), flags)
         hits = ops.mean(ops.cast(same, weights.dtype), axis=-1)
         terms = base.Terms(
@@ -374,9 +374,9 @@ class MultiLabel(LabelsHead):
         )
         return self.with_penalty(terms, batch)
 
-    def _losses(self, logits: Tensor, flags: Tensor) -> Tensor:
+    def label_losses(self, logits: Tensor, flags: Tensor) -> Tensor:
         """Returns the loss of each label: [B, C]."""
-        smoothing, weights = self.config.label_smoothing, self.config.positive_weights
+        smoothing, weights = self.config.label_smoothing, self.config.factors
         targets = flags * (1 - smoothing) + smoothing / 2 if smoothing else flags
         if not weights:
             return ops.softplus(logits) - targets * logits

@@ -89,7 +89,7 @@ class Objective(heads.Reader):
         weights = self._weights(batch)
         if self.config.class_weights and "tag_ids" in batch:
             tags = batch["tag_ids"]
-            weights *= base.class_factors(tags, self.config.class_weights, weights)
+            weights *= base.class_factors(tags, self.config.factors, weights)
         return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override
@@ -109,9 +109,9 @@ class Objective(heads.Reader):
         if self.crf is None:
             rows = ops.reshape(logits, (-1, self.num_labels))
             tags, weights = ops.reshape(tags, (-1,)), ops.reshape(weights, (-1,))
-            settings = self.config.class_weights, self.config.label_smoothing
-            if any(settings):
-                terms = base.class_terms(self.name, rows, tags, weights, *settings)
+            factors, smoothing = self.config.factors, self.config.label_smoothing
+            if factors or smoothing:
+                terms = base.class_terms(self.name, rows, tags, weights, factors, smoothing)
             else:
                 terms = base.token_terms(self.name, rows, tags, weights)
             return self.with_penalty(terms, batch)
