@@ -17,7 +17,9 @@ import tensorflow as tf
 from official.modeling.objectives.base import Objective
 from official.saving import served_model
 from official.saving.served_model import ServedModel
+from official.serving import zero_shot
 from official.serving.compute.precision import Weights
+from official.serving.signatures import texts as text_signatures
 from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.tasks import KINDS, no_such_head
@@ -106,6 +108,8 @@ for _kind in KINDS.values():
         _others = OBJECTIVES.get(_kind.method, ())
         OBJECTIVES[_kind.method] = tuple(dict.fromkeys((*_others, *_kind.objectives)))
 TEXTS, WORDS = "tag", "tag_words"
+_PAIR_LOGITS = "pair_logits"  # a signature that no export has
+_HAS = 0.5  # the lowest probability of one of several labels that a text has
 _NO_ROWS = np.zeros(0, np.float32)
 
 
@@ -131,8 +135,16 @@ class Predictor:
         second: Sequence[str] | None = None,
         batch_size: int = 32,
         task: str | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        hypothesis: str = zero_shot.HYPOTHESIS,
+        several: bool = False,
     ) -> list[Label] | list[Labels]:
         """Labels texts with the objective `classification` or `multi_label`.
+
+        With `labels` the model is one of textual entailment, such as one trained on MNLI, and the
+        labels are those given: each one becomes a hypothesis, and the text entails it or not. See
+        `official.serving.zero_shot`.
 
         Args:
           texts: any number of texts, or of pairs of texts (tuples or lists), if the model takes
@@ -140,26 +152,67 @@ class Predictor:
           second: the second text of each pair, if `texts` are the first ones.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           task: the name of the head, for a model of several tasks.
+          labels: the names of the classes, for a model of textual entailment.
+          hypothesis: what says that a text is of a class, with `{}` in the place of its name.
+          several: with `labels`, whether a text may have any number of them; it has those whose
+            probability is at least 0.5.
 
         Returns:
-          For each text its `label` (of `multi_label`: its `labels`, any number of them) and the
-          `probabilities` of all labels by name.
+          For each text its `label` (of `multi_label`, and with `several`: its `labels`, any number
+          of them) and the `probabilities` of all labels by name.
 
         Raises:
           UserError: the model has no such objective, no names of labels, or no head of this name;
             a single text is given instead of a list; the lists have different lengths; a value is
-            no text.
+            no text; labels are given to a model that has no label of entailment.
         """
         head = self._objective("classify", task)
+        if labels is not None:
+            if second is not None:
+                raise UserError("classify: labels are chosen for single texts: leave out `second`")
+            return self._entailed(head, texts, labels, hypothesis, several, batch_size)
+        if several or hypothesis != zero_shot.HYPOTHESIS:
+            raise UserError(
+                "classify: hypothesis and several are for labels that you give: add labels=[...]"
+            )
         outputs = self._rows(head, served_model.pairs(texts, second), batch_size)
-        labels = head.config.labels
+        names = head.config.labels
         rows = outputs.get("probabilities", _NO_ROWS)
-        probabilities = [dict(zip(labels, row.tolist(), strict=True)) for row in rows]
+        probabilities = [dict(zip(names, row.tolist(), strict=True)) for row in rows]
         if "has_label" in outputs:
-            several = [tuple(itertools.compress(labels, has)) for has in outputs["has_label"]]
-            return list(map(Labels, several, probabilities))
+            every = [tuple(itertools.compress(names, has)) for has in outputs["has_label"]]
+            return list(map(Labels, every, probabilities))
         chosen = [label.decode() for label in outputs.get("label", ())]
         return list(map(Label, chosen, probabilities))
+
+    def _entailed(
+        self,
+        head: Objective,
+        texts: Sequence,
+        labels: Sequence[str],
+        hypothesis: str,
+        several: bool,
+        batch_size: int,
+    ) -> list[Label] | list[Labels]:
+        """Chooses among `labels` by a model of textual entailment; see `classify`."""
+        if head.config.type != "classification":
+            raise UserError(f"classify: labels need a classification, not {head.config.type}")
+        entailment = zero_shot.Entailment.of(head.config.labels)
+        hypotheses = zero_shot.hypotheses(labels, hypothesis)
+        first = served_model.pairs(texts, None)
+        if len(first) == 2:
+            raise UserError("classify: labels are chosen for single texts, not for pairs")
+        pairs = [[text for text in first[0] for _ in labels], hypotheses * len(first[0])]
+        rows = self._rows(head, pairs, batch_size, _PAIR_LOGITS)
+        if not rows:
+            return []
+        shape = len(first[0]), len(labels), -1
+        found = entailment.probabilities(rows["logits"].reshape(shape), several)
+        probabilities = [dict(zip(labels, row.tolist(), strict=True)) for row in found]
+        if several:
+            chosen = [tuple(itertools.compress(labels, row >= _HAS)) for row in found]
+            return list(map(Labels, chosen, probabilities))
+        return [Label(labels[i], p) for i, p in zip(found.argmax(1), probabilities, strict=True)]
 
     def score(
         self,
@@ -394,7 +447,10 @@ class Predictor:
                 source = dataclasses.replace(source, task=task)
             weights = Weights([self.model.encoder, head])
             context = ServingContext(**vars(source), weights=weights, head=head)
-            self._signatures[key] = module_of(head.config.type).signatures(context)[name]
+            if name == _PAIR_LOGITS:
+                self._signatures[key] = text_signatures.pair_logits(context)
+            else:
+                self._signatures[key] = module_of(head.config.type).signatures(context)[name]
         return self._signatures[key]
 
 

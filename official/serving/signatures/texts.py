@@ -104,6 +104,19 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(texts)))
 
 
+def pair_logits(context: inputs.ServingContext) -> inputs.Signature:
+    """Returns the `logits` [B, C] of a classifier for pairs, which no export has."""
+    score, _ = _head(context)
+    scored = context.scorer(score)
+
+    def of_texts(text, text_b):
+        texts = inputs.same_number(text=text, text_b=text_b)
+        layout = context.config.encoder.layout
+        return scored(pack_texts(texts, context.tokenizer, context.max_length, layout))
+
+    return inputs.signature(of_texts, *inputs.texts("text", "text_b"))
+
+
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """Returns the signatures of one vector [B, D] for each text."""
     settings = context.embedding
