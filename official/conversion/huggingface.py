@@ -30,6 +30,7 @@ from official.conversion import (
     gpt2,
     model2vec,
     modernbert,
+    peft,
     t5,
     tokenizer_files,
     transfo_xl,
@@ -39,6 +40,7 @@ from official.conversion.heads import name_of
 from official.conversion.sentence_transformers import kinds, static_embedding
 from official.conversion.sentence_transformers.folder import MODULES
 from official.conversion.sentence_transformers.kind import without
+from official.conversion.sentence_transformers.static_embedding import StaticEmbedding
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
@@ -77,26 +79,41 @@ SYSTEMS = {system.model_type: system for system in _TABLES}
 CONFIG = "config.json"
 
 
-def read(folder: str | os.PathLike) -> converted_model.Converted:
+def read(
+    folder: str | os.PathLike, adapter: str | os.PathLike | None = None
+) -> converted_model.Converted:
     """Reads a folder of `save_pretrained`, with the generator of an ELECTRA or a DeBERTa in it.
 
     The folder may be one of sentence-transformers, whose settings are read too, or of model2vec.
 
+    Args:
+      folder: the folder.
+      adapter: a folder of PEFT with an adapter for the model, which is merged; None = there is
+        none.
+
     Raises:
-      UserError: a file is missing or broken, or the model type is not supported.
+      UserError: a file is missing or broken, the model type is not supported, or the adapter is not
+        supported or belongs to another model.
     """
     folder = paths.path(folder)
-    if model2vec.describes(folder):
+    added = None if adapter is None else peft.Adapter(paths.path(adapter))
+    static = model2vec.describes(folder)
+    found = None if static else kinds.find(folder)
+    if added is not None and (static or (found and isinstance(found[1], StaticEmbedding))):
+        raise UserError(f"{added.source}: {folder} has static vectors, which have no adapters")
+    if static:
         return model2vec.read(folder)
-    found = kinds.find(folder)
     if found is None:
-        return _read(folder)[0]
+        return _read(folder, adapter=added)[0]
     described, kind = found
-    return kind.read(described, lambda path, keys=None: _read(path, keys=keys)[0])
+    return kind.read(described, lambda path, keys=None: _read(path, keys=keys, adapter=added)[0])
 
 
 def _read(
-    folder: AnyPath, generator: AnyPath | None = None, keys: Mapping[str, Any] | None = None
+    folder: AnyPath,
+    generator: AnyPath | None = None,
+    keys: Mapping[str, Any] | None = None,
+    adapter: peft.Adapter | None = None,
 ) -> tuple[converted_model.Converted, System]:
     """Reads a model with its generator, or only a generator.
 
@@ -105,8 +122,14 @@ def _read(
       generator: the file of the weights of a DeBERTa's generator, to read only the generator; None
         = read the model.
       keys: are added to what config.json has; None = there are none.
+      adapter: is merged into the weights; None = there is none.
     """
     source = folder / CONFIG
+    if (folder / peft.CONFIG).exists() and not source.exists():
+        raise UserError(
+            f"{folder} is an adapter of PEFT: give the folder of its base as --input, and this one "
+            "as --adapter"
+        )
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
     config |= keys or {}
     converted_model.check_types(config, source)
@@ -119,13 +142,20 @@ def _read(
             notes.append(f"no model_type in {CONFIG}; its tensors are of {config['model_type']}")
         system = _known(config, source)
         config, source = system.network_config(config, source, weights, generator)
+        if adapter is not None:
+            config = adapter.described(config, system)
         aliases = {**system.aliases}
         if config.get("tie_word_embeddings", True):
             aliases |= system.tied_aliases
         encoder, heads = _table(system, config, str(source))
-        tensors = Tensors(weights, system, aliases, encoder, heads)
+        stored = Tensors(weights, system, aliases, encoder, heads)
+        tensors: Tensors | peft.Merged = stored
+        if adapter is not None:
+            tensors = peft.Merged(stored, adapter, system, config, aliases)
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         converted = converted_model.read(folder, config, source, system, named)
+        if isinstance(tensors, peft.Merged):
+            tensors.check_read(converted.leftover)
         notes += [*tensors.notes, *_without_types(folder, system)]
         converted = dataclasses.replace(converted, notes=tuple(notes))
         if generator is None:

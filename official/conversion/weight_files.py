@@ -241,7 +241,7 @@ class Tensors(LazyTensors):
             if any(_COMPILED in name for name in weights):
                 self.notes.append(f"{_COMPILED} in the names of tensors is left out")
         self._index = {
-            _current_name(name, system): actual
+            current_name(name, system): actual
             for name, actual in self._without_prefix(stored, system, encoder[0]).items()
         }
         for buffer in system.buffers:
@@ -321,7 +321,8 @@ class Tensors(LazyTensors):
         return tensor[0] if name.endswith(".bias") and len(tensor) == 1 else tensor
 
 
-def _current_name(name: str, system: System) -> str:
+def current_name(name: str, system: System) -> str:
+    """Returns the name of a tensor in the current class with a head, from that in another one."""
     stem, dot, kind = name.rpartition(".")
     name = stem + dot + {"gamma": "weight", "beta": "bias"}.get(kind, kind)
     return system.prefix + name if name.startswith(system.bare) else name

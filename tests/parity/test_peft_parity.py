@@ -1,0 +1,82 @@
+"""LoRA adapters of peft: what a model answers with one that is merged here, beside peft itself."""
+
+import json
+
+import numpy as np
+import pytest
+
+from official.conversion import converted_model, huggingface
+from official.saving import model_folder
+from official.utils.errors import UserError
+from tests.official.conversion import systems
+
+CLOSE = dict(rtol=0, atol=1e-5)
+# {name: objective}; None = the bare encoder.
+CASES = {
+    "bert": "classification",
+    "bert_patterns": "classification",
+    "bert_dora": "classification",
+    "bert_masked_lm": "masked_lm",
+    "bert_embeddings": "token_classification",
+    "roberta": "classification",
+    "roberta_answers": "span_answer",
+    "deberta": "classification",
+    "deberta_pooler": "classification",
+    "modernbert": "classification",
+    "modernbert_dora": "classification",
+    "electra": "classification",
+    "albert": None,
+    "distilbert": None,
+    "eurobert": "masked_lm",
+    "xlnet": "classification",
+    "gpt2": "causal_lm",
+    "gpt2_dora": "causal_lm",
+    "t5": None,
+}
+
+
+@pytest.fixture(scope="module")
+def base(hf5, tmp_path_factory):
+    """The parent of the folders that peft has made."""
+    parent = tmp_path_factory.mktemp("peft")
+    hf5.run("hf5_peft.py", parent)
+    for folder in parent.glob("*/base"):
+        config = json.loads((folder / "config.json").read_text())
+        systems.write_vocabulary(folder, config["model_type"])
+    assert {path.parent.name for path in parent.glob("*/base")} == {*CASES, "lost_pooler"}
+    return parent
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_answers_are_those_of_peft(base, name):
+    folder = base / name
+    read = huggingface.read(folder / "base", folder / "adapter")
+    converted_model.write(read, folder / "model")
+    model = model_folder.restore(folder / "model")[2]
+    theirs = np.load(folder / "outputs.npz")
+    zeros = np.zeros_like(theirs["ids"])
+    batch = {"token_ids": theirs["ids"], "padding_mask": theirs["real"], "segment_ids": zeros}
+    encoded = systems.run(model.encoder, batch)
+    assert [each.type for each in read.config.objectives] == [CASES[name]] * (
+        CASES[name] is not None
+    )
+    if not model.objectives:
+        ours = encoded["sequence_output"]
+    elif CASES[name] == "span_answer":
+        (head,) = model.objectives
+        ours = head.boundary_logits(head.states(encoded))[0]
+    else:
+        ours = systems.logits_of(model.objectives[0], model, encoded)
+    seen = theirs["real"] if CASES[name] != "classification" else slice(None)
+    ours = np.asarray(ours)[seen]
+    for form in ("merged", "unmerged"):
+        np.testing.assert_allclose(ours, theirs[form][seen], err_msg=form, **CLOSE)
+    # without the adapter the answers are far away, so the comparison can see it
+    assert np.abs(ours - theirs["before"][seen]).max() > 0.5
+
+
+def test_what_peft_has_lost_is_refused(base):
+    folder = base / "lost_pooler"
+    words = "neither .* nor .* has bert.pooler.dense.weight: it was random .*'bert.pooler.dense'"
+    with pytest.raises(UserError, match=words):
+        huggingface.read(folder / "base", folder / "adapter")
