@@ -3,7 +3,8 @@
   python -m official.export --model_dir=MODEL --output=SAVED_MODEL
 
 With --format=litert it writes a model for LiteRT, and with --format=onnx one for ONNX Runtime. They
-take token ids and need no TensorFlow.
+take token ids and need no TensorFlow. With --layout=hub the latter is a folder as the Hugging Face
+hub has it.
 
 A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
 are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
@@ -36,6 +37,14 @@ def define_flags() -> None:
         "litert: the folder has model.tflite with the signature `tokens`, and the tokenizer. "
         "LiteRT (the package ai-edge-litert) runs it in a small part of TensorFlow's memory, with "
         "--precision=float32 or int8. onnx: tokens.onnx and the tokenizer, for ONNX Runtime.",
+    )
+    flags.DEFINE_enum(
+        "layout",
+        "signatures",
+        exports.LAYOUTS,
+        "With --format=onnx, hub: a folder as the Hugging Face hub has it, onnx/model.onnx with the "
+        "inputs and outputs of transformers, config.json and tokenizer.json, which fastembed, "
+        "transformers.js and sentence-transformers read. signatures: a file for each signature.",
     )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(
@@ -93,6 +102,7 @@ def main(argv: list[str]) -> None:
             FLAGS.model_dir,
             FLAGS.output,
             format=FLAGS.format,
+            layout=FLAGS.layout,
             checkpoint=FLAGS.checkpoint,
             max_length=FLAGS.max_length,
             inputs=FLAGS.inputs,
@@ -105,6 +115,9 @@ def main(argv: list[str]) -> None:
             ),
         )
     length = exported.max_length
+    if FLAGS.layout == "hub":
+        print(f"wrote {exported.file}: {exported.signature} of rows of up to {length} tokens")
+        return
     if FLAGS.format != "saved_model":
         print(f"wrote {exported.file}: `tokens` takes ids of rows of up to {length} tokens")
         return

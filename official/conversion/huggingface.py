@@ -39,7 +39,7 @@ from official.conversion import (
 from official.conversion.heads import name_of
 from official.conversion.sentence_transformers import kinds, static_embedding
 from official.conversion.sentence_transformers.folder import MODULES
-from official.conversion.sentence_transformers.kind import without
+from official.conversion.sentence_transformers.kind import Kind, without
 from official.conversion.sentence_transformers.static_embedding import StaticEmbedding
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
@@ -253,52 +253,109 @@ def write(
         `output` exists.
     """
     source = ModelFolder.open(model_dir, checkpoint)
-    whole, tokenizer, model = source.config, source.tokenizer, source.model()
-    if whole.encoder.pools_texts:
+    model = source.model()
+    if source.config.encoder.pools_texts:
         arrays = named_arrays.values(model.variables_by_path())
         with atomic.folder(output, CONFIG) as temporary:
             return static_embedding.write(source, arrays, temporary)
-    kind = kinds.kind_of(source)
-    config = without_distillation(whole)
-    config = config if kind is None else kind.network(config)
-    system = system_of(config, tokenizer)
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
-    own = variables if kind is None else kind.variables(variables)
-    networks = generators.split(config, embeddings.finished(own))
-    files = {
-        name: _files(*_with_positions(*network, system), system, tokenizer)
-        for name, network in networks.items()
-    }
-    weights = system.in_one_folder(files, variables)
-    defaults = source.generation
-    settings = None
-    if defaults.settings or defaults.tasks:
-        described = files[""][0]
-        settings, tasks = generation.written(defaults, described)
-        described |= {generation.TASKS: tasks} if tasks else {}
-    length = source.max_length if kind is None else kind.max_length(source)
-    continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
-    start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
-    place, *others = ("",) if kind is None else kind.places(source)
-    with atomic.folder(output, MODULES if place else CONFIG) as temporary:
-        if kind is not None:
-            kind.write(source, variables, length, temporary)
-        for other in others:  # which adds no special tokens
-            most = length - num_specials(1, tokenizer, config.encoder.text_layout)
-            tokenizer_files.save(tokenizer, temporary / other, system, config.encoder, most)
-        root = temporary / place
-        for name, (described, tensors) in files.items():
-            folder = root / name
-            folder.mkdir(exist_ok=True)
-            tokenizer_files.save(tokenizer, folder, system, config.encoder, length, start_id)
-            (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
-            weights[f"{name}/{SAFETENSORS}" if name else SAFETENSORS] = tensors
+    described = Described.of(source, variables)
+    weights = described.system.in_one_folder(described.networks, variables)
+    for name, (_, tensors) in described.networks.items():
+        weights[f"{name}/{SAFETENSORS}" if name else SAFETENSORS] = tensors
+    with atomic.folder(output, MODULES if described.places[0] else CONFIG) as temporary:
+        root = described.save(temporary)
         for name, tensors in weights.items():
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, root / name, metadata={"format": "pt"})
-        if settings is not None:
-            (root / generation.FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
     return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A model as a folder of `from_pretrained` describes it.
+
+    Attributes:
+      source: the model folder.
+      variables: all its variables by path.
+      kind: its kind in sentence-transformers; None = files of transformers alone.
+      system: the system that it is written as.
+      networks: the content of config.json and the tensors of the model (""), and of each of its
+        generators by the name of the folder inside.
+      generation: the content of generation_config.json; None = there is none.
+    """
+
+    source: ModelFolder
+    variables: Mapping[str, np.ndarray]
+    kind: Kind | None
+    system: System
+    networks: dict[str, Network]
+    generation: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, source: ModelFolder, variables: Mapping[str, np.ndarray]) -> "Described":
+        """Describes a model.
+
+        Args:
+          source: the model folder. Its config says which heads are written.
+          variables: the variables of the model by path.
+
+        Raises:
+          UserError: transformers has no class for the model.
+        """
+        kind = kinds.kind_of(source)
+        config = without_distillation(source.config)
+        config = config if kind is None else kind.network(config)
+        system = system_of(config, source.tokenizer)
+        own = variables if kind is None else kind.variables(variables)
+        networks = {
+            name: _files(*_with_positions(*network, system), system, source.tokenizer)
+            for name, network in generators.split(config, embeddings.finished(own)).items()
+        }
+        defaults = source.generation
+        settings = None
+        if defaults.settings or defaults.tasks:
+            described = networks[""][0]
+            settings, tasks = generation.written(defaults, described)
+            described |= {generation.TASKS: tasks} if tasks else {}
+        return cls(source, variables, kind, system, networks, settings)
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The folder of the files of transformers, and folders of the tokenizer alone."""
+        return ("",) if self.kind is None else self.kind.places(self.source)
+
+    @property
+    def max_length(self) -> int:
+        """The number of tokens to which texts are cut."""
+        return self.source.max_length if self.kind is None else self.kind.max_length(self.source)
+
+    def save(self, folder: AnyPath) -> AnyPath:
+        """Writes all files but those of weights; returns the folder of those of transformers.
+
+        Raises:
+          UserError: sentence-transformers has no such model, or the disk is full.
+        """
+        config, tokenizer, length = self.source.config, self.source.tokenizer, self.max_length
+        place, *others = self.places
+        if self.kind is not None:
+            self.kind.write(self.source, self.variables, length, folder)
+        for other in others:  # which adds no special tokens
+            most = length - num_specials(1, tokenizer, config.encoder.text_layout)
+            tokenizer_files.save(tokenizer, folder / other, self.system, config.encoder, most)
+        continues = any(isinstance(o, CausalLMConfig) for o in config.objectives)
+        start_id = generation_settings.ends(config, tokenizer)[0] if continues else None
+        root = folder / place
+        for name, (described, _) in self.networks.items():
+            inside = root / name
+            inside.mkdir(exist_ok=True)
+            tokenizer_files.save(tokenizer, inside, self.system, config.encoder, length, start_id)
+            (inside / CONFIG).write_text(json.dumps(described, indent=2) + "\n", "utf-8")
+        if self.generation is not None:
+            (root / generation.FILE).write_text(
+                json.dumps(self.generation, indent=2) + "\n", "utf-8"
+            )
+        return root
 
 
 def without_distillation(config: configs.ResolvedConfig) -> configs.ResolvedConfig:

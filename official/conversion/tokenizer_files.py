@@ -84,11 +84,15 @@ def save(
     _write(folder / file_formats.SETTINGS_FILE, settings, indent=2, sort_keys=True)
 
 
+def input_names(tokenizer: Tokenizer, encoder: EncoderConfig) -> list[str]:
+    """Returns the names of the inputs of a model in transformers, with types where it reads them."""
+    typed = encoder.segment_types > 1 and tokenizer.pairs.types == TWO
+    return ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
+
+
 def _settings(tokenizer: Tokenizer, system: System, encoder: EncoderConfig) -> dict[str, Any]:
     """Returns the settings that a class would otherwise decide."""
-    typed = encoder.segment_types > 1 and tokenizer.pairs.types == TWO
-    names = ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
-    settings: dict[str, Any] = {"model_input_names": names}
+    settings: dict[str, Any] = {"model_input_names": input_names(tokenizer, encoder)}
     if encoder.text_layout == "cls_last":
         settings["padding_side"] = "left"
     return settings | system.ends_of(tokenizer)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from official.utils.errors import UserError
 
 FORMATS = ("saved_model", "litert", "onnx")
+LAYOUTS = ("signatures", "hub")
 
 
 class Exported(NamedTuple):
@@ -13,7 +14,8 @@ class Exported(NamedTuple):
 
     Attributes:
       file: the file that a runtime loads; of a SavedModel, its folder.
-      signature: the name of the signature that is the default.
+      signature: the name of the signature that is the default; in the layout of the hub, that of
+        the first output.
       max_length: the maximum length of its input, in tokens.
     """
 
@@ -27,6 +29,7 @@ def export(
     output: str | os.PathLike,
     *,
     format: str = "saved_model",
+    layout: str = "signatures",
     checkpoint: str = "best",
     max_length: int | None = None,
     inputs: str | None = None,
@@ -48,6 +51,9 @@ def export(
       output: the folder to write, which must not exist.
       format: `saved_model` takes raw text; `litert` and `onnx` take token ids and have the
         tokenizer beside the model.
+      layout: `signatures`, a file for each signature; or with `onnx` also `hub`, a folder as the
+        Hugging Face hub has it: `onnx/model.onnx` with the inputs and outputs of transformers,
+        beside `config.json`, `tokenizer.json` and the files of sentence-transformers.
       checkpoint: `best`, `last`, a step or a path.
       max_length: longer texts are cut to this number of tokens; None = the length of training.
       inputs: `single` or `pair`, the inputs of `serving_default`; None = as in training.
@@ -69,6 +75,10 @@ def export(
     """
     if format not in FORMATS:
         raise UserError(f"--format={format}: the formats are {', '.join(FORMATS)}")
+    if layout not in LAYOUTS:
+        raise UserError(f"--layout={layout}: the layouts are {', '.join(LAYOUTS)}")
+    if layout == "hub" and format != "onnx":
+        raise UserError(f"--layout=hub: not supported for --format={format}: give --format=onnx")
     if format == "saved_model":
         from official.serving.export import saved_model
 
@@ -89,6 +99,11 @@ def export(
         return Exported(os.path.join(output, litert.FILE), "tokens", length)
     if precision != "float32":
         raise UserError(f"--precision={precision}: --format=onnx has float32 only")
+    if layout == "hub":
+        from official.serving.export import hub
+
+        file, outputs, length = hub.export(*common)
+        return Exported(os.path.join(output, file), outputs[0], length)
     from official.serving.export import onnx
 
     names, length = onnx.export(*common)

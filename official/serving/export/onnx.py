@@ -10,7 +10,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from official.modeling.layers import kernels
 from official.serving.export import saved_model
+from official.serving.signatures.inputs import ServingContext
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -55,6 +56,22 @@ def export(
     context, signatures = saved_model.restore_for_ids(
         model_dir, checkpoint, max_length, task, "onnx"
     )
+    check(context)
+    with atomic.folder(output, FILE.format("tokens")) as folder:
+        for name, function in signatures.items():
+            (folder / FILE.format(name)).write_bytes(converted(function))
+        context.tokenizer.save(folder / TOKENIZER)
+        if (chain := getattr(context.head, "crf", None)) is not None:
+            (folder / CRF).write_text(json.dumps(_chain(context.head, chain), ensure_ascii=False))
+    return list(signatures), context.max_length
+
+
+def check(context: ServingContext) -> None:
+    """Refuses a model that a file of ONNX cannot hold.
+
+    Raises:
+      UserError: its weights are larger than 2 GiB, or it has a loop.
+    """
     size = sum(v.dtype.size * v.shape.num_elements() for v in context.weights.module.variables)
     if size > _MAX_BYTES:
         raise UserError(
@@ -66,13 +83,6 @@ def export(
             f"--format=onnx: {head.config.type}.bilstm: tf2onnx cannot convert the loop of "
             "a BiLSTM: remove --format, and take the SavedModel"
         )
-    with atomic.folder(output, FILE.format("tokens")) as folder:
-        for name, function in signatures.items():
-            (folder / FILE.format(name)).write_bytes(_converted(function))
-        context.tokenizer.save(folder / TOKENIZER)
-        if (chain := getattr(context.head, "crf", None)) is not None:
-            (folder / CRF).write_text(json.dumps(_chain(context.head, chain), ensure_ascii=False))
-    return list(signatures), context.max_length
 
 
 def _chain(head: Any, chain: Any) -> dict[str, Any]:
@@ -82,8 +92,18 @@ def _chain(head: Any, chain: Any) -> dict[str, Any]:
     return {"labels": list(head.config.labels), "transitions": transitions, **scores}
 
 
-def _converted(function: tf.types.experimental.PolymorphicFunction) -> bytes:
-    """Returns a signature as a file of ONNX."""
+def converted(
+    function: tf.types.experimental.PolymorphicFunction, outputs: Sequence[str] | None = None
+) -> bytes:
+    """Returns a signature as a file of ONNX.
+
+    Args:
+      function: the signature.
+      outputs: the names of its outputs in the order of the file; None = that of tf2onnx.
+
+    Raises:
+      UserError: ONNX lacks an operation of it.
+    """
     import onnx
     import tf2onnx
 
@@ -105,6 +125,10 @@ def _converted(function: tf.types.experimental.PolymorphicFunction) -> bytes:
             f"--format=onnx: tf2onnx makes the inputs {', '.join(inputs)} of this model, whose "
             f"signature has {', '.join(right)}: remove --format, and take the SavedModel"
         )
+    if outputs is not None:
+        made = {value.name: value for value in model.graph.output}
+        del model.graph.output[:]
+        model.graph.output.extend(made[name] for name in outputs)
     return model.SerializeToString()
 
 

@@ -73,7 +73,7 @@ def test_blocks_of_rows_of_any_length(monkeypatch):
         return {"keys": tf.where(blocks.mask, keys, 0.0), "queries": blocks.queries(rows)}
 
     graph = tf.function(attended, input_signature=[tf.TensorSpec([None, None], name="x")])
-    session = onnxruntime.InferenceSession(export._converted(graph))
+    session = onnxruntime.InferenceSession(export.converted(graph))
     names = [output.name for output in session.get_outputs()]
     for length in range(1, 20):
         given = np.arange(1, 2 * length + 1, dtype=np.float32).reshape(2, length)
@@ -88,7 +88,7 @@ def test_a_file_has_the_inputs_of_its_signature():
         lambda x: {"y": x + outside}, input_signature=[tf.TensorSpec([2], name="x")]
     )
     with pytest.raises(UserError, match="makes the inputs x, .* whose signature has x: remove"):
-        export._converted(graph)
+        export.converted(graph)
 
 
 def test_what_onnx_lacks_is_refused(tmp_path, monkeypatch):
