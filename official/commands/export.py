@@ -42,8 +42,8 @@ def define_flags() -> None:
         "layout",
         "signatures",
         exports.LAYOUTS,
-        "With --format=onnx, hub: a folder as the Hugging Face hub has it, onnx/model.onnx with the "
-        "inputs and outputs of transformers, config.json and tokenizer.json, which fastembed, "
+        "With --format=onnx, hub: a folder as the Hugging Face hub has it, onnx/model.onnx with "
+        "the inputs and outputs of transformers, config.json and tokenizer.json, which fastembed, "
         "transformers.js and sentence-transformers read. signatures: a file for each signature.",
     )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")

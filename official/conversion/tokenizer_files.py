@@ -85,7 +85,7 @@ def save(
 
 
 def input_names(tokenizer: Tokenizer, encoder: EncoderConfig) -> list[str]:
-    """Returns the names of the inputs of a model in transformers, with types where it reads them."""
+    """Returns the names of the inputs in transformers; types are among them where it reads them."""
     typed = encoder.segment_types > 1 and tokenizer.pairs.types == TWO
     return ["input_ids", *["token_type_ids"] * typed, "attention_mask"]
 

@@ -49,7 +49,7 @@ from official.saving import text_vectors
 from official.saving.model_folder import ModelFolder
 from official.serving.export import onnx, saved_model
 from official.serving.generation import generator
-from official.serving.signatures.inputs import ServingContext, signature
+from official.serving.signatures.inputs import ServingContext, Signature, signature
 from official.tokenizers import file_formats, tokenizer_json
 from official.utils import atomic, json_files
 from official.utils.errors import UserError
@@ -63,6 +63,11 @@ _FIELDS = {
     "input_ids": "token_ids",
     "attention_mask": "padding_mask",
     "token_type_ids": "segment_ids",
+}
+# The names of the axes of the inputs, by their number.
+_AXES = {
+    2: ("batch_size", "sequence_length"),
+    3: ("batch_size", "num_choices", "sequence_length"),
 }
 _TOKENS = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _WAY_OUT = "remove --layout: the files then have the inputs and outputs of this project"
@@ -106,13 +111,15 @@ def export(
         )
     except UserError as error:
         raise _refused(f"{error}; {_WAY_OUT}") from None
-    function, names = _function(context, described, outputs)
+    function = _function(context, described, outputs)
     with atomic.folder(output, huggingface.CONFIG) as temporary:
         described.save(temporary)
         _check_tokenizer(temporary, context)
         (temporary / FOLDER).mkdir()
-        (temporary / FOLDER / FILE).write_bytes(onnx.converted(function, names))
-    return f"{FOLDER}/{FILE}", names, described.max_length
+        (temporary / FOLDER / FILE).write_bytes(
+            onnx.converted(function, outputs.names, _AXES[outputs.rank])
+        )
+    return f"{FOLDER}/{FILE}", outputs.names, described.max_length
 
 
 def _refused(reason: str) -> UserError:
@@ -237,8 +244,8 @@ def _words(context: ServingContext, masked_lm: Any) -> Callable[[Tensors], list[
 
 def _function(
     context: ServingContext, described: huggingface.Described, outputs: Outputs
-) -> tuple[tf.types.experimental.PolymorphicFunction, list[str]]:
-    """Returns the graph as a function of the inputs of transformers, and its outputs' names."""
+) -> Signature:
+    """Returns the graph as a function of the inputs of transformers."""
     read = tokenizer_files.input_names(context.tokenizer, context.config.encoder)
     names = [name for name in _FIELDS if name in read]
     counted = described.system.encoder.padded_positions
@@ -258,7 +265,7 @@ def _function(
         return dict(zip(outputs.names, values, strict=True))
 
     specs = (tf.TensorSpec([None] * outputs.rank, tf.int64, name) for name in names)
-    return signature(of_inputs, *specs), outputs.names
+    return signature(of_inputs, *specs)
 
 
 def _check_tokenizer(folder: AnyPath, context: ServingContext) -> None:

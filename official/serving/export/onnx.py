@@ -93,13 +93,17 @@ def _chain(head: Any, chain: Any) -> dict[str, Any]:
 
 
 def converted(
-    function: tf.types.experimental.PolymorphicFunction, outputs: Sequence[str] | None = None
+    function: tf.types.experimental.PolymorphicFunction,
+    outputs: Sequence[str] | None = None,
+    axes: Sequence[str] = (),
 ) -> bytes:
     """Returns a signature as a file of ONNX.
 
     Args:
       function: the signature.
       outputs: the names of its outputs in the order of the file; None = that of tf2onnx.
+      axes: the names of the first axes of inputs and outputs, where their sizes are open; () =
+        those of tf2onnx.
 
     Raises:
       UserError: ONNX lacks an operation of it.
@@ -129,6 +133,10 @@ def converted(
         made = {value.name: value for value in model.graph.output}
         del model.graph.output[:]
         model.graph.output.extend(made[name] for name in outputs)
+    for value in (*model.graph.input, *model.graph.output):
+        for axis, name in zip(value.type.tensor_type.shape.dim, axes, strict=False):
+            if not axis.HasField("dim_value"):
+                axis.dim_param = name
     return model.SerializeToString()
 
 
