@@ -35,11 +35,12 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from official.config.parts import ObjectiveConfig
 from official.conversion import huggingface, tokenizer_files
 from official.conversion.any_folder import open_folder
 from official.conversion.sentence_transformers.kind import Kind
@@ -81,7 +82,7 @@ def export(
     checkpoint: str = "best",
     max_length: int | None = None,
     task: str | None = None,
-) -> tuple[str, list[str], int]:
+) -> tuple[str, tuple[str, ...], int]:
     """Writes a folder as the hub has it; the arguments are those of `saved_model.export`.
 
     Returns:
@@ -126,7 +127,7 @@ def _refused(reason: str) -> UserError:
     return UserError(f"--layout=hub: {reason}")
 
 
-class Outputs:
+class Outputs(NamedTuple):
     """What a model gives in the names of transformers.
 
     Attributes:
@@ -135,12 +136,9 @@ class Outputs:
       rank: the number of axes of the inputs.
     """
 
-    def __init__(
-        self, names: Sequence[str], of_batch: Callable[[Tensors], Sequence[tf.Tensor]], rank=2
-    ):
-        self.names = list(names)
-        self.of_batch = of_batch
-        self.rank = rank
+    names: tuple[str, ...]
+    of_batch: Callable[[Tensors], Sequence[tf.Tensor]]
+    rank: int = 2
 
 
 def _described(folder: ModelFolder, context: ServingContext) -> tuple[ModelFolder, Outputs]:
@@ -150,6 +148,8 @@ def _described(folder: ModelFolder, context: ServingContext) -> tuple[ModelFolde
       UserError: the model is of a kind that the readers of such folders do not have.
     """
     head, model = context.head, context.model
+    kept: tuple[ObjectiveConfig, ...] = ()  # the heads that config.json describes
+    outputs: Outputs
     source = dataclasses.replace(
         folder,
         config=context.config,
@@ -170,7 +170,7 @@ def _described(folder: ModelFolder, context: ServingContext) -> tuple[ModelFolde
     elif (masked_lm := model.objective("masked_lm")) is not None:
         kept, outputs = (masked_lm.config,), Outputs(("logits",), _words(context, masked_lm))
     else:
-        kept, outputs = (), Outputs(("last_hidden_state",), _states(context))
+        outputs = Outputs(("last_hidden_state",), _states(context))
     config = dataclasses.replace(source.config, objectives=kept)
     return dataclasses.replace(source, config=config), outputs
 
