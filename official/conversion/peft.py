@@ -33,8 +33,8 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 CONFIG = "adapter_config.json"
-_FILES = ("adapter_model.safetensors", "adapter_model.bin")
-_PREFIX = "base_model.model."
+FILES = ("adapter_model.safetensors", "adapter_model.bin")
+PREFIX = "base_model.model."
 _WAY_OUT = (
     "merge it where it was trained, model.merge_and_unload().save_pretrained(FOLDER), and convert "
     "that folder"
@@ -50,14 +50,22 @@ _OF_TRAINING = frozenset(
 # Initial values that leave the weights of the base as they are. Others take a part out of them,
 # so that the adapter belongs to weights that no file has.
 _INITIALIZERS = (True, False, "gaussian", "eva", "orthogonal", "mica")
-# `task_type` → the name of the head; None = the bare encoder.
-_TASKS = {
-    "SEQ_CLS": head_kinds.Classification.name,
-    "TOKEN_CLS": head_kinds.TokenClassification.name,
-    "QUESTION_ANS": head_kinds.SpanAnswer.name,
-    "CAUSAL_LM": head_kinds.CausalLM.name,
-    "SEQ_2_SEQ_LM": head_kinds.Seq2SeqLM.name,
-    "FEATURE_EXTRACTION": None,
+# `task_type` → the names of the heads that it may be; the bare encoder has none.
+TASKS = {
+    "SEQ_CLS": tuple(
+        kind.name
+        for kind in (
+            head_kinds.Classification,
+            head_kinds.MultiLabel,
+            head_kinds.Regression,
+            head_kinds.Ranking,
+        )
+    ),
+    "TOKEN_CLS": (head_kinds.TokenClassification.name,),
+    "QUESTION_ANS": (head_kinds.SpanAnswer.name, head_kinds.ConditionalSpanAnswer.name),
+    "CAUSAL_LM": (head_kinds.CausalLM.name,),
+    "SEQ_2_SEQ_LM": (head_kinds.Seq2SeqLM.name,),
+    "FEATURE_EXTRACTION": (),
 }
 # The tensors of an update, after the name of its module.
 _LINEAR = ("lora_A.weight", "lora_B.weight")
@@ -105,7 +113,7 @@ class Settings:
     def __post_init__(self):
         for key, values in {
             "peft_type": ("LORA",),
-            "task_type": (None, *_TASKS),
+            "task_type": (None, *TASKS),
             "bias": ("none", "lora_only", "all"),
             "init_lora_weights": _INITIALIZERS,
         }.items():
@@ -218,7 +226,7 @@ class Adapter:
         """
         self.config = folder / CONFIG
         self.settings, self.base = _settings(self.config)
-        files = [folder / name for name in _FILES]
+        files = [folder / name for name in FILES]
         self.source = next((path for path in files if path.exists()), files[0])
         with contextlib.closing(Weights(folder, self.source)) as weights:
             stored = {name: numbers(weights[name], name, str(self.source)) for name in weights}
@@ -226,12 +234,12 @@ class Adapter:
         self.replaced: dict[str, np.ndarray] = {}
         self.copies: set[str] = set()
         for name, tensor in stored.items():
-            if not name.startswith(_PREFIX):
+            if not name.startswith(PREFIX):
                 raise UserError(
-                    f"{self.source}: the name of tensor {name} does not begin with {_PREFIX}: save "
+                    f"{self.source}: the name of tensor {name} does not begin with {PREFIX}: save "
                     "the adapter with save_pretrained of its PeftModel"
                 )
-            short = name.removeprefix(_PREFIX)
+            short = name.removeprefix(PREFIX)
             if match := _PART.fullmatch(short):
                 parts.setdefault(match["module"], {})[match["part"]] = tensor
             else:
@@ -323,15 +331,12 @@ class Adapter:
             named = (self.settings.auto_mapping or {}).get("base_model_class")
             known = {head.architecture for head in system.heads.values()}
             return named if named in known | {*system.architectures.values()} else None
-        name = _TASKS[task]
-        if name is None:
+        if not TASKS[task]:
             # a whole name is that of a class with a head around the encoder
             of_head = system.prefix and any(m.startswith(system.prefix) for m in self.updates)
             return None if of_head else system.architectures.get(frozenset())
-        tasks = [name, head_kinds.ConditionalSpanAnswer.name] if task == "QUESTION_ANS" else [name]
-        heads = [system.heads[each] for each in tasks if each in system.heads]
-        classes = [head.architecture for head in heads]
-        classes += [each for heads, each in system.architectures.items() if name in heads]
+        heads = (system.heads[name] for name in TASKS[task] if name in system.heads)
+        classes = [head.architecture for head in heads if head.architecture]
         if not classes:
             raise UserError(
                 f"{self.config}: task_type: {task!r}: {system.title} has no such head here: "

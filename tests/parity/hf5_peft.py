@@ -1,7 +1,8 @@
-"""Makes LoRA adapters by peft: PARENT, which gets folders `NAME/base` and `NAME/adapter`.
+"""Makes LoRA adapters by peft: PARENT [NAME...], which gets `NAME/base` and `NAME/adapter`.
 
 Sizes are odd; all weights are random, those that peft trains too. `NAME/outputs.npz` has the inputs
-and the outputs of the model with its adapter, and after `merge_and_unload`.
+and the outputs of the model with its adapter, and after `merge_and_unload`. With names, it reads
+the adapters `NAME/written` of classifications, and answers the same inputs in `NAME/written.npz`.
 """
 
 import sys
@@ -94,8 +95,12 @@ LOST = {
 }
 
 
-def main(parent):
-    """Writes the folders."""
+def main(parent, *names):
+    """Writes the folders, or the answers of adapters."""
+    for name in names:
+        answer(Path(parent, name))
+    if names:
+        return
     for number, (name, case) in enumerate({**CASES, **LOST}.items()):
         make(Path(parent, name), number, *case)
 
@@ -128,6 +133,20 @@ def make(folder, seed, base, with_adapter, sizes, settings):
         outputs["unmerged"] = first(adapted(**batch))
         outputs["merged"] = first(adapted.merge_and_unload()(**batch))
     np.savez(folder / "outputs.npz", **outputs)
+
+
+def answer(folder):
+    """Answers by the adapter `written`, whose config names its base."""
+    inputs = np.load(folder / "outputs.npz")
+    real = torch.tensor(inputs["real"], dtype=torch.long)
+    batch = {"input_ids": torch.tensor(inputs["ids"]), "attention_mask": real}
+    more = {"num_labels": 3, "attn_implementation": "eager", "ignore_mismatched_sizes": True}
+    kind = peft.AutoPeftModelForSequenceClassification
+    adapted = kind.from_pretrained(folder / "written", **more).eval()
+    with torch.no_grad():
+        outputs = {"unmerged": first(adapted(**batch))}
+        outputs["merged"] = first(adapted.merge_and_unload()(**batch))
+    np.savez(folder / "written.npz", **outputs)
 
 
 def first(output):

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from official.conversion import converted_model, huggingface
+from official.conversion.run import convert
 from official.saving import model_folder
 from official.utils.errors import UserError
 from tests.official.conversion import systems
+from tests.official.conversion.test_peft_writing import trained
 
 CLOSE = dict(rtol=0, atol=1e-5)
 # {name: objective}; None = the bare encoder.
@@ -73,6 +75,36 @@ def test_answers_are_those_of_peft(base, name):
         np.testing.assert_allclose(ours, theirs[form][seen], err_msg=form, **CLOSE)
     # without the adapter the answers are far away, so the comparison can see it
     assert np.abs(ours - theirs["before"][seen]).max() > 0.5
+
+
+def test_peft_reads_what_is_written(hf5, base):
+    """Adapters of a new head on bases without one, with updates of joined matrices."""
+    targets = {
+        "bert": ("query", "value"),
+        "roberta": ("query", "key", "value", "output", "inner", "outer"),
+        "deberta": ("key", "outer"),
+        "modernbert": ("query", "value", "gate", "outer"),
+    }
+    ours = {}
+    for name, kernels in targets.items():
+        folder, batch = base / name, np.load(base / name / "outputs.npz")
+        read = huggingface.read(folder / "base", folder / "adapter")
+        trained(folder / "trained", folder / "base", kernels, read)
+        convert(
+            folder / "trained", folder / "written", target="peft", base=folder / "base",
+            checkpoint="last",
+        )  # fmt: skip
+        model = model_folder.restore(folder / "trained", "last")[2]
+        zeros = np.zeros_like(batch["ids"])
+        parts = {"token_ids": batch["ids"], "padding_mask": batch["real"], "segment_ids": zeros}
+        encoded = systems.run(model.encoder, parts)
+        ours[name] = np.asarray(systems.logits_of(model.objectives[0], model, encoded))
+    hf5.run("hf5_peft.py", base, *targets)
+    for name, logits in ours.items():
+        theirs = np.load(base / name / "written.npz")
+        for form in ("merged", "unmerged"):
+            np.testing.assert_allclose(logits, theirs[form], err_msg=name, **CLOSE)
+        assert np.ptp(logits, axis=0).max() > 0.05, name
 
 
 def test_what_peft_has_lost_is_refused(base):

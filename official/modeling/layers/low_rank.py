@@ -9,7 +9,7 @@ Shapes: I input size, O output size of a target, r rank.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from keras import ops
@@ -133,14 +133,27 @@ def merged(arrays: Mapping[str, np.ndarray], factor: float) -> dict[str, np.ndar
         The variables with merged kernels, without the updates.
     """
     result = {path: array for path, array in arrays.items() if not is_update(path)}
+    for path, first, a, b in updates(arrays):
+        kernel = np.array(result[path])
+        kernel[:, first : first + b.shape[1]] += factor * (a.astype(np.float64) @ b)
+        result[path] = kernel
+    return result
+
+
+def updates(
+    arrays: Mapping[str, np.ndarray],
+) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
+    """Yields the path of a kernel, the first column that is updated, A [I, r] and B [r, O].
+
+    Args:
+        arrays: the variables of a model by path, with kernels and updates.
+    """
     for path, a in arrays.items():
         match = _PATH.fullmatch(path)
         if match is None or not path.endswith("/a"):
             continue
         layer, name, target = match.groups()
-        b = arrays[f"{path[:-1]}b"]
-        kernel, size = np.array(result[f"{layer}/kernel"]), b.shape[1]
-        first = size * block_names(name, kernel.shape[1] // size).index(target)
-        kernel[:, first : first + size] += factor * (a.astype(np.float64) @ b)
-        result[f"{layer}/kernel"] = kernel
-    return result
+        b, kernel = arrays[f"{path[:-1]}b"], f"{layer}/kernel"
+        size = b.shape[1]
+        names = block_names(name, arrays[kernel].shape[1] // size)
+        yield kernel, size * names.index(target), a, b

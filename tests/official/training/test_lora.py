@@ -152,3 +152,10 @@ def test_everything_after_training_has_plain_weights(place, tmp_path):
     merged = checkpoints.load_variables(folder)
     for path in merged:
         np.testing.assert_array_equal(back[path], merged[path], err_msg=path)
+
+    convert(place / "plain", tmp_path / "base", target="hf")
+    convert(folder, tmp_path / "peft", target="peft", base=tmp_path / "base")
+    back = huggingface.read(tmp_path / "base", tmp_path / "peft").variables
+    assert back.keys() == merged.keys()
+    for path in merged:
+        np.testing.assert_allclose(back[path], merged[path], rtol=0, atol=1e-6, err_msg=path)
