@@ -46,6 +46,7 @@ def base(hf5, tmp_path_factory):
         config = json.loads((folder / "config.json").read_text())
         systems.write_vocabulary(folder, config["model_type"])
     assert {path.parent.name for path in parent.glob("*/base")} == {*CASES, "lost_pooler"}
+    assert (parent / "albert" / "adapter" / "adapter_model.bin").exists()
     return parent
 
 
