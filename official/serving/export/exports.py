@@ -59,7 +59,8 @@ def export(
       inputs: `single` or `pair`, the inputs of `serving_default`; None = as in training.
       max_new_tokens: the maximum number of new tokens of a model that generates text.
       task: the head of a model of several tasks, or the task of `generation.json`.
-      precision: `float32`, `bfloat16` or `int8`; LiteRT has no bfloat16, ONNX float32 alone.
+      precision: `float32`, `bfloat16` or `int8`; LiteRT has no bfloat16, ONNX float32
+        alone, and in the layout of the hub int8.
       max_bytes: the largest number of bytes of a text in a request to a SavedModel; 0 = any, None =
         1,000,000. It bounds the memory of a request; how much of a text is read is `max_length`.
       **generation: the fields of `official.saving.generation_settings.Settings`, but for those of
@@ -97,13 +98,15 @@ def export(
 
         length = litert.export(*common, precision)
         return Exported(os.path.join(output, litert.FILE), "tokens", length)
-    if precision != "float32":
-        raise UserError(f"--precision={precision}: --format=onnx has float32 only")
     if layout == "hub":
         from official.serving.export import hub
 
-        file, outputs, length = hub.export(*common)
+        file, outputs, length = hub.export(*common, precision)
         return Exported(os.path.join(output, file), outputs[0], length)
+    if precision != "float32":
+        raise UserError(
+            f"--precision={precision}: --format=onnx has float32 only, and int8 with --layout=hub"
+        )
     from official.serving.export import onnx
 
     names, length = onnx.export(*common)

@@ -4,7 +4,7 @@ The graph has the names of transformers, so that what reads folders of the hub r
 Runtime with the package `tokenizers`, fastembed, transformers.js, sentence-transformers. All but
 the graph are the files of `official.conversion.huggingface`, without its weights:
 
-  onnx/model.onnx                         the graph
+  onnx/model.onnx                         the graph; in int8 onnx/model_quantized.onnx
   config.json                             with the labels
   tokenizer.json, tokenizer_config.json   with the length at which texts are cut
   special_tokens_map.json
@@ -48,7 +48,7 @@ from official.conversion.sentence_transformers.kinds import kind_of
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
 from official.saving import text_vectors
 from official.saving.model_folder import ModelFolder
-from official.serving.export import onnx, saved_model
+from official.serving.export import onnx, onnx_int8, saved_model
 from official.serving.generation import generator
 from official.serving.signatures.inputs import ServingContext, Signature, signature
 from official.tokenizers import file_formats, tokenizer_json
@@ -57,7 +57,7 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 FOLDER = "onnx"
-FILE = "model.onnx"
+FILES = {"float32": "model.onnx", "int8": "model_quantized.onnx"}
 SPECIALS = "special_tokens_map.json"
 # The fields of a batch by the inputs of transformers.
 _FIELDS = {
@@ -82,8 +82,11 @@ def export(
     checkpoint: str = "best",
     max_length: int | None = None,
     task: str | None = None,
+    precision: str = "float32",
 ) -> tuple[str, tuple[str, ...], int]:
     """Writes a folder as the hub has it; the arguments are those of `saved_model.export`.
+
+    `precision` is one of `FILES`.
 
     Returns:
       The file of the graph in `output`, the names of its outputs, and the maximum length of its
@@ -96,6 +99,8 @@ def export(
     """
     import tf2onnx  # noqa: F401  (of the extra `onnx`; missed before any work is done)
 
+    if precision not in FILES:
+        raise UserError(f"--precision={precision}: --layout=hub has {' and '.join(FILES)}")
     folder = open_folder(model_dir, checkpoint)
     if folder.config.encoder.pools_texts:
         raise _refused(
@@ -116,11 +121,12 @@ def export(
     with atomic.folder(output, huggingface.CONFIG) as temporary:
         described.save(temporary)
         _check_tokenizer(temporary, context)
+        graph = onnx.converted(function, outputs.names, _AXES[outputs.rank])
+        if precision == "int8":
+            graph = onnx_int8.converted(graph)
         (temporary / FOLDER).mkdir()
-        (temporary / FOLDER / FILE).write_bytes(
-            onnx.converted(function, outputs.names, _AXES[outputs.rank])
-        )
-    return f"{FOLDER}/{FILE}", outputs.names, described.max_length
+        (temporary / FOLDER / FILES[precision]).write_bytes(graph)
+    return f"{FOLDER}/{FILES[precision]}", outputs.names, described.max_length
 
 
 def _refused(reason: str) -> UserError:

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import official
-from official.serving.export import hub
+from official.serving.export import hub, onnx_int8
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands
@@ -25,7 +25,8 @@ CLOSE = dict(rtol=0, atol=1e-5)
 
 
 def session(folder):
-    return onnxruntime.InferenceSession(folder / "onnx" / "model.onnx")
+    (file,) = (folder / "onnx").iterdir()
+    return onnxruntime.InferenceSession(file)
 
 
 def names(values):
@@ -181,6 +182,23 @@ def test_positions_are_made_from_the_padding(tmp_path):
 
 
 @pytest.mark.slow
+def test_int8(tmp_path, monkeypatch):
+    """Near float32, and for a row the same in any batch."""
+    monkeypatch.setattr(onnx_int8, "SMALLEST", 100)
+    loaded = load(tmp_path / "model", EMBEDDING)
+    file, *_ = hub.export(tmp_path / "model", tmp_path / "hub", precision="int8")
+    assert file == "onnx/model_quantized.onnx"
+    found = outputs(tmp_path / "hub", fed(loaded, TEXTS))["sentence_embedding"]
+    vectors = loaded.encode(TEXTS)
+    assert 1e-3 < np.abs(found - vectors).max() < 0.1
+    for row, text in enumerate(TEXTS):
+        alone = outputs(tmp_path / "hub", fed(loaded, [text]))["sentence_embedding"]
+        np.testing.assert_allclose(alone[0], found[row], **CLOSE)
+    with pytest.raises(UserError, match="--precision=bfloat16: --layout=hub has float32 and int8"):
+        hub.export(tmp_path / "model", tmp_path / "other", precision="bfloat16")
+
+
+@pytest.mark.slow
 def test_command(tmp_path):
     load(tmp_path / "model", CLASSIFICATION)
     options = [f"--model_dir={tmp_path}/model", f"--output={tmp_path}/hub", "--layout=hub"]
@@ -192,6 +210,7 @@ def test_command(tmp_path):
     assert list(config["id2label"].values()) == LABELS
 
 
+@pytest.mark.slow
 def test_what_has_no_form_there_is_refused(tmp_path):
     for number, (objective, message) in enumerate((
         ({**TAGS, "crf": True}, "token_classification.crf: .* does not have it; remove --layout"),
