@@ -43,8 +43,6 @@ import tensorflow as tf
 from official.config.parts import ObjectiveConfig
 from official.conversion import huggingface, tokenizer_files
 from official.conversion.any_folder import open_folder
-from official.conversion.sentence_transformers.kind import Kind
-from official.conversion.sentence_transformers.kinds import kind_of
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
 from official.saving import text_vectors
 from official.saving.model_folder import ModelFolder
@@ -167,12 +165,12 @@ def _described(folder: ModelFolder, context: ServingContext) -> tuple[ModelFolde
         raise _refused(f"a model that generates text has several graphs there; {_WAY_OUT}")
     if head is not None:
         kept, outputs = (head.config,), _of_head(context)
-    elif isinstance(kind := kind_of(source), SentenceTransformer):
+    elif others := source.config.of_types("late_interaction", "sparse_embedding"):
+        raise _refused(f"fastembed takes no model with {others[0].type} of one's own; {_WAY_OUT}")
+    elif SentenceTransformer().is_of(source):
         learned = text_vectors.objective_of(source.config)
         kept = () if learned is None else (learned,)
         outputs = Outputs(("last_hidden_state", "sentence_embedding"), _vectors(context))
-    elif isinstance(kind, Kind):
-        raise _refused(f"fastembed takes no {kind.model_type} of one's own; {_WAY_OUT}")
     elif (masked_lm := model.objective("masked_lm")) is not None:
         kept, outputs = (masked_lm.config,), Outputs(("logits",), _words(context, masked_lm))
     else:

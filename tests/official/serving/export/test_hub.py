@@ -216,7 +216,8 @@ def test_what_has_no_form_there_is_refused(tmp_path):
         ({**TAGS, "crf": True}, "token_classification.crf: .* does not have it; remove --layout"),
         ({"type": "kernel_ranking"}, "no output for the head kernel_ranking; remove --layout"),
         ({"type": "span_answer", "form": "conditional"}, "span_answer; remove --layout"),
-        ({"type": "causal_lm"}, "a model that generates text .*; remove --layout"),
+        ({"type": "late_interaction"}, "no model with late_interaction .*; remove --layout"),
+            ({"type": "causal_lm"}, "a model that generates text .*; remove --layout"),
     )):  # fmt: skip
         folder = tmp_path / str(number)
         encoder = {**BERT, "causal": True} if objective["type"] == "causal_lm" else BERT
