@@ -11,6 +11,7 @@ import pytest
 
 import official
 from official.serving.export import hub, onnx_int8
+from official.tokenizers import tokenizer_json
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
 from tests import commands
@@ -224,4 +225,13 @@ def test_what_has_no_form_there_is_refused(tmp_path):
         load(folder, objective, encoder=encoder, **WINDOWS)
         with pytest.raises(UserError, match=f"^--layout=hub: .*{message}"):
             hub.export(folder, tmp_path / "hub")
+    assert not (tmp_path / "hub").exists()
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_has_no_file_there_is_refused(tmp_path, monkeypatch):
+    load(tmp_path / "model", CLASSIFICATION)
+    monkeypatch.setattr(tokenizer_json, "described", lambda *given: None)
+    with pytest.raises(UserError, match="the tokenizer WordPiece of this model has no form in"):
+        hub.export(tmp_path / "model", tmp_path / "hub")
     assert not (tmp_path / "hub").exists()
