@@ -43,8 +43,9 @@ def define_flags() -> None:
         "signatures",
         exports.LAYOUTS,
         "With --format=onnx, hub: a folder as the Hugging Face hub has it, onnx/model.onnx with "
-        "the inputs and outputs of transformers, config.json and tokenizer.json, which fastembed, "
-        "transformers.js and sentence-transformers read. signatures: a file for each signature.",
+        "the inputs and outputs of transformers, config.json and tokenizer.json, which fastembed "
+        "reads, and ONNX Runtime with the package tokenizers. signatures: a file for each "
+        "signature.",
     )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(

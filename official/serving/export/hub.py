@@ -1,8 +1,9 @@
 """Exports a model folder as ONNX in the layout of the Hugging Face hub: `--layout=hub`.
 
 The graph has the names of transformers, so that what reads folders of the hub reads it: ONNX
-Runtime with the package `tokenizers`, fastembed, transformers.js, sentence-transformers. All but
-the graph are the files of `official.conversion.huggingface`, without its weights:
+Runtime and OpenVINO with the package `tokenizers`, and fastembed. Its files have the names that
+transformers.js and sentence-transformers look for. All but the graph are the
+files of `official.conversion.huggingface`, without its weights:
 
   onnx/model.onnx                         the graph; in int8 onnx/model_quantized.onnx
   config.json                             with the labels
@@ -103,7 +104,7 @@ def export(
     if folder.config.encoder.pools_texts:
         raise _refused(
             "static vectors are a table: `official.convert --target=hf` writes them as "
-            "model2vec does, for sentence-transformers and fastembed"
+            "model2vec does, for sentence-transformers"
         )
     context, *_ = saved_model.restore(model_dir, checkpoint, max_length, task=task, groups=False)
     onnx.check(context)
