@@ -27,6 +27,7 @@ import numpy as np
 from official import tokenizers, training
 from official.conversion import any_folder
 from official.conversion.run import convert
+from official.fine_tuning import few as few_examples
 from official.fine_tuning import rows, settings
 from official.fine_tuning.rows import Examples
 from official.fine_tuning.settings import FEW, Report, Settings
@@ -60,6 +61,7 @@ def finetune(
     model_dir: str | os.PathLike,
     columns: tuple[str, str] = ("text", "label"),
     task: str | None = None,
+    few: bool = False,
     **settings: Any,
 ) -> loaded_model.LoadedModel:
     """Fine-tunes a model to classify or to score texts; `classify` or `score` of the result does.
@@ -86,6 +88,9 @@ def finetune(
       model_dir: the model folder to make.
       columns: of a table, the columns of the texts and of the labels.
       task: 'classification', 'multi_label' or 'regression'; None = by the labels.
+      few: for classes with a few examples each, such as eight: the vectors of the model learn from
+        all pairs of the texts, and then a head from the vectors (`official.fine_tuning.few`). Its
+        `epochs`, `batch_size` and `learning_rate` are those of the pairs; nothing is held out.
       **settings: fields of `Settings`, such as `epochs=3`.
 
     Returns:
@@ -96,8 +101,17 @@ def finetune(
       official.training.Stopped: Ctrl-C or SIGTERM; a checkpoint is saved, and the same call goes
         on.
     """
-    data = rows.read(("text", "label"), (texts, labels), columns)
-    return _train(rows.labeled(data, task), init, model_dir, columns, Settings(**settings))
+    examples = rows.labeled(rows.read(("text", "label"), (texts, labels), columns), task)
+    chosen = Settings(**settings)
+    if not few:
+        return _train(examples, init, model_dir, columns, chosen)
+    if not isinstance(examples, rows.Classes):
+        raise UserError("few: for texts with one class each: leave out few=True")
+    examples.task()  # There are two classes at least.
+    with tempfile.TemporaryDirectory(prefix="garden-") as temporary:
+        source = _model_folder(paths.path(init), Path(temporary), chosen.report)
+        few_examples.train(examples, source, model_dir, Path(temporary), chosen)
+    return loaded_model.load(model_dir)
 
 
 def finetune_pairs(

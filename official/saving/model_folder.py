@@ -201,6 +201,7 @@ def write_new(
     output: str | os.PathLike,
     generation: Mapping[str, Any] | None = None,
     embedding: Mapping[str, Any] | None = None,
+    task: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a model that was not trained here: config, tokenizer and a checkpoint at step 0.
 
@@ -211,6 +212,7 @@ def write_new(
       output: the folder.
       generation: the defaults of generation; None = there are none.
       embedding: the settings of the vectors of texts; None = there are none.
+      task: what is known of the task of its head; None = nothing.
 
     Raises:
       UserError: `output` exists.
@@ -225,6 +227,7 @@ def write_new(
         for path, values in (
             (generation_settings.file(temporary), generation),
             (text_vectors.file(temporary), embedding),
+            (task_file.path(temporary), task),
         ):
             if values:
                 with path.open("w", encoding="utf-8") as stream:
