@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
 
 from official import config as configs
 from official import tasks, tokenizers, training
@@ -81,6 +80,8 @@ def train(
     raw = text_vectors.EmbeddingSettings(pooling=(pooling,), max_length=length)
     found = tuned.embedder.texts(texts, raw)
     size = np.linalg.norm(found, axis=1).mean() if vectors.normalize else 1.0
+    from sklearn.linear_model import LogisticRegression  # slow to import
+
     head = LogisticRegression(max_iter=1000).fit(found / size, labels)
     kernel, bias = _softmax(head.coef_ / size, head.intercept_)
     objective = ClassificationConfig(
