@@ -44,6 +44,7 @@ def examples():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("normalize", [True, False])
 def test_the_head_is_a_logistic_regression_of_the_vectors(tmp_path, normalize):
     texts, labels = examples()

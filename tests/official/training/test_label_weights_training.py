@@ -27,6 +27,7 @@ def config(head, **recipe):
     return configs.from_dict(raw)
 
 
+@pytest.mark.slow
 def test_a_run_has_the_numbers_that_balance_its_classes(tmp_path):
     shards(tmp_path, "classification", ROWS, ("x", "y", "z"))
     data = tmp_path / "shards"
@@ -40,6 +41,7 @@ def test_a_run_has_the_numbers_that_balance_its_classes(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_replicas_and_accumulation_change_nothing(tmp_path, mirrored):
     opened = shards(tmp_path, "classification", ROWS, ("x", "y", "z"))
     result = {}
