@@ -21,7 +21,8 @@ With --target it converts a model folder:
 
 The adapter alone of a model that was trained with LoRA is a folder of PEFT:
 
-  python -m official.convert --target=peft --input=MODEL --base=DIR --output=PEFT
+  python -m official.convert --target=peft --input=MODEL --base=DIR \
+      --output=PEFT
 """
 
 from absl import flags

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from official.tasks import embeddings
 from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.names import listed
+from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import builder
 
 MOST = 2_000  # examples; of n there are n^2 / 2 pairs
@@ -51,7 +51,7 @@ def train(
     examples: Classes,
     source: str | os.PathLike,
     model_dir: str | os.PathLike,
-    folder: Path,
+    folder: AnyPath,
     chosen: Settings,
 ) -> None:
     """Makes the model folder of a classification.
@@ -159,7 +159,7 @@ def _tune(
     texts: Sequence[str],
     pairs: Sequence[tuple[int, int, float]],
     source: str | os.PathLike,
-    folder: Path,
+    folder: AnyPath,
     length: int,
     pooling: str,
     chosen: Settings,
