@@ -135,7 +135,7 @@ def test_edges(function):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*ai_edge_litert")
         run = tf.lite.Interpreter(model_content=content).get_signature_runner("edges")
-    session = onnxruntime.InferenceSession(onnx._converted(server.signature))
+    session = onnxruntime.InferenceSession(onnx.converted(server.signature))
     names = [output.name for output in session.get_outputs()]
     for x, y in batches():
         if function is of_whole_numbers:
