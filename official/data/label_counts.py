@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from official.config.parts import LabelCounts
-from official.data.order import Files
 from official.data.shards import Shards
 from official.shards import parsing
 from official.utils.errors import UserError
@@ -25,11 +24,7 @@ def count(shards: Shards) -> LabelCounts:
     feature = next((name for name in FEATURES if name in shards.features), None)
     if task is None or feature is None or not task.labels:
         raise UserError(f"{shards.folder}: the examples have no labels to count")
-    files = [
-        path
-        for folder, content in zip(shards.folders, shards.manifests, strict=True)
-        for path in Files.from_manifest(folder, content, shards.split).paths
-    ]
+    files = [path for folder in shards.files for path in folder.files.paths]
     found = np.zeros(len(task.labels), np.int64)
     with parsing.reported(shards.folder):
         for serialized in tf.data.TFRecordDataset(files).batch(_ROWS):

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from official.utils.paths import AnyPath
 from tfrecords_tools.tasks import builder
 
 MOST = 2_000  # examples; of n there are n^2 / 2 pairs
-CONFIG = "configs/finetune/sentence_embedding.yaml"
+_CONFIG = "configs/finetune/sentence_embedding.yaml"
 _POOLINGS = ("mean", "first", "pooled")  # those of a classification
 # SetFit 1.2.0: an epoch of pairs in batches of 16, of texts whose cosine is 0 or 1.
 _RECIPE = {
@@ -173,16 +172,22 @@ def _tune(
     task = embeddings.of_task(tasks.generic("regression", "text", "text_b", "score"), "scores")
     tokenizer = tokenizers.load(paths.path(source) / "tokenizer")
     shards = folder / "shards"
-    quiet: dict[str, Any] = {"report": lambda line: None}
-    builder.build(task, {"train": rows}, tokenizer, shards, length, seed=chosen.seed, **quiet)
-    given = chosen.overrides()
-    recipe = [f"{key}={value}" for key, value in {**_RECIPE, "seed": chosen.seed}.items()]
-    recipe.append(f"objectives.0.pooling={pooling}")
-    config = configs.load(CONFIG, [*recipe, *given])
-    settings = config.recipe
+    builder.build(
+        task,
+        {"train": rows},
+        tokenizer,
+        shards,
+        length,
+        seed=chosen.seed,
+        report=lambda line: None,  # The user has not asked for these shards.
+    )
+    recipe = {**_RECIPE, "seed": chosen.seed, "objectives.0.pooling": pooling}
+    settings = [f"{key}={value}" for key, value in recipe.items()]
+    config = configs.load(_CONFIG, [*settings, *chosen.overrides()])
     chosen.report(
-        f"{len(texts)} texts, {len(pairs):,} pairs of them: {settings.epochs:g} epochs, batches of "
-        f"{settings.batch_size}, learning rate {settings.optimizer.learning_rate:g}"
+        f"{len(texts)} texts, {len(pairs):,} pairs of them: {config.recipe.epochs:g} epochs, "
+        f"batches of {config.recipe.batch_size}, learning rate "
+        f"{config.recipe.optimizer.learning_rate:g}"
     )
     training.train(
         config, str(shards), folder / "tuned", evaluate=False, init=source, report=chosen.report

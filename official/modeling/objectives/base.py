@@ -444,18 +444,18 @@ def class_terms(
     )
 
 
-def class_factors(labels: Tensor, class_weights: Sequence[float], like: Tensor) -> Tensor:
-    """Returns the weight of the class of each label, 1 without `class_weights`.
+def times_class_weights(weights: Tensor, labels: Tensor, class_weights: Sequence[float]) -> Tensor:
+    """Multiplies each weight by that of the class of its label.
 
     Args:
-        labels: int, of any shape; -1 = no label, whose factor has no meaning.
-        class_weights: the weight of each class, or empty.
-        like: gives the dtype, of the same shape as `labels`.
+        weights: of any shape; 0 where there is no label.
+        labels: int, of the same shape; -1 = no label.
+        class_weights: the weight of each class; empty = all are 1.
     """
     if not class_weights:
-        return ops.ones_like(like)
-    table = ops.convert_to_tensor(class_weights, like.dtype)
-    return ops.take(table, ops.maximum(labels, 0), axis=0)
+        return weights
+    table = ops.convert_to_tensor(class_weights, weights.dtype)
+    return weights * ops.take(table, ops.maximum(labels, 0), axis=0)
 
 
 def _weighted_losses(

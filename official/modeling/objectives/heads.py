@@ -290,9 +290,9 @@ class Classification(LabelsHead):
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`; with weights of classes, the sum of those of the labels."""
         weights = self.example_weights(batch)
-        if self.config.class_weights and not self.lacks("label", batch):
-            labels = batch[self.config.field("label")]
-            weights *= base.class_factors(labels, self.config.factors, weights)
+        labels = batch.get(self.config.field("label"))
+        if labels is not None:
+            weights = base.times_class_weights(weights, labels, self.config.factors)
         return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override

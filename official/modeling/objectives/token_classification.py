@@ -87,9 +87,9 @@ class Objective(heads.Reader):
         With weights of classes, it is the sum of those of the tags of these words.
         """
         weights = self._weights(batch)
-        if self.config.class_weights and "tag_ids" in batch:
-            tags = batch["tag_ids"]
-            weights *= base.class_factors(tags, self.config.factors, weights)
+        if "tag_ids" in batch:
+            factors = self.config.factors
+            weights = base.times_class_weights(weights, batch["tag_ids"], factors)
         return self.with_penalty_weight({self.name: ops.sum(weights)})
 
     @override

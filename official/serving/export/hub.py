@@ -119,7 +119,7 @@ def export(
     function = _function(context, described, outputs)
     with atomic.folder(output, huggingface.CONFIG) as temporary:
         described.save(temporary)
-        _check_tokenizer(temporary, context)
+        _save_special_tokens(temporary, context)
         graph = onnx.converted(function, outputs.names, _AXES[outputs.rank])
         if precision == "int8":
             graph = onnx_int8.converted(graph)
@@ -273,8 +273,8 @@ def _function(
     return signature(of_inputs, *specs)
 
 
-def _check_tokenizer(folder: AnyPath, context: ServingContext) -> None:
-    """Writes the map of special tokens, and refuses a tokenizer that the readers lack.
+def _save_special_tokens(folder: AnyPath, context: ServingContext) -> None:
+    """Writes `special_tokens_map.json`.
 
     Raises:
       UserError: there is no `tokenizer.json`, or no token for padding.

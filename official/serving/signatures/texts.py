@@ -63,16 +63,10 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
       UserError: the labels of a classifier have no names.
     """
     score, finish = _head(context)
-    scored, encoder = context.scorer(score), context.config.encoder
-    layout = encoder.text_layout if context.head is None else encoder.layout
-
-    def packed(texts: Sequence[tf.Tensor]) -> Outputs:
-        if len(texts) == 2:
-            texts = inputs.same_number(text=texts[0], text_b=texts[1])
-        return pack_texts(texts, context.tokenizer, context.max_length, layout)
+    scored = context.scorer(score)
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
-        batch = packed(texts)
+        batch = _packed(context, texts)
         outputs = finish(scored(batch))
         if "sequence_output" in outputs:
             outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
@@ -101,7 +95,9 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     by_name["tokens"] = inputs.of_ids(context, lambda batch: finish(scored(batch)))
     if context.head is None:
         return by_name
-    return by_name | inputs.garden_signatures(context, bare, lambda *texts: bare(packed(texts)))
+    return by_name | inputs.garden_signatures(
+        context, bare, lambda *texts: bare(_packed(context, texts))
+    )
 
 
 def pair_logits(context: inputs.ServingContext) -> inputs.Signature:
@@ -109,12 +105,19 @@ def pair_logits(context: inputs.ServingContext) -> inputs.Signature:
     score, _ = _head(context)
     scored = context.scorer(score)
 
-    def of_texts(text, text_b):
-        texts = inputs.same_number(text=text, text_b=text_b)
-        layout = context.config.encoder.layout
-        return scored(pack_texts(texts, context.tokenizer, context.max_length, layout))
+    def of_texts(*texts: tf.Tensor) -> Outputs:
+        return scored(_packed(context, texts))
 
     return inputs.signature(of_texts, *inputs.texts("text", "text_b"))
+
+
+def _packed(context: inputs.ServingContext, texts: Sequence[tf.Tensor]) -> Outputs:
+    """Returns the rows of texts, or of pairs of texts."""
+    encoder = context.config.encoder
+    layout = encoder.text_layout if context.head is None else encoder.layout
+    if len(texts) == 2:
+        texts = inputs.same_number(text=texts[0], text_b=texts[1])
+    return pack_texts(texts, context.tokenizer, context.max_length, layout)
 
 
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
