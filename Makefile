@@ -127,7 +127,7 @@ always:
 
 # REFERENCES='hf hf5' installs these environments alone, and PARITY='-k test_bert_parity' runs a part,
 # as .ci/run does: that of PyLate takes 5.4 GB.
-REFERENCES ?= hf hf5 tfm tfa model2vec pylate
+REFERENCES ?= hf hf5 tfm tfa model2vec pylate mediapipe
 
 parity-environments: $(REFERENCES:%=.parity/%/.ready)
 

@@ -4,7 +4,7 @@
 
 With --format=litert it writes a model for LiteRT, and with --format=onnx one for ONNX Runtime. They
 take token ids and need no TensorFlow. With --layout=hub the latter is a folder as the Hugging Face
-hub has it.
+hub has it, and with --layout=mediapipe the former has its tokenizer inside, for MediaPipe.
 
 A server needs tensorflow and the ops of tensorflow_text, and nothing of this project. The inputs
 are strings. Bytes that are not UTF-8 become U+FFFD. A text may have any length: longer texts than
@@ -41,11 +41,12 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "layout",
         "signatures",
-        exports.LAYOUTS,
+        list(exports.LAYOUTS),
         "With --format=onnx, hub: a folder as the Hugging Face hub has it, onnx/model.onnx with "
         "the inputs and outputs of transformers, config.json and tokenizer.json, which fastembed "
-        "reads, and ONNX Runtime with the package tokenizers. signatures: a file for each "
-        "signature.",
+        "reads, and ONNX Runtime with the package tokenizers. With --format=litert, mediapipe: a "
+        "model.tflite with the vocabulary and the labels inside, which MediaPipe's TextClassifier "
+        "and TextEmbedder read. signatures: a file for each signature.",
     )
     flags.DEFINE_string("checkpoint", "best", "The checkpoint: best, last, a step or a path.")
     flags.DEFINE_integer(
@@ -116,7 +117,7 @@ def main(argv: list[str]) -> None:
             ),
         )
     length = exported.max_length
-    if FLAGS.layout == "hub":
+    if exports.LAYOUTS[FLAGS.layout]:
         print(f"wrote {exported.file}: {exported.signature} of rows of up to {length} tokens")
         return
     if FLAGS.format != "saved_model":

@@ -103,6 +103,12 @@ def pylate() -> Reference:
 
 
 @pytest.fixture(scope="session")
+def mediapipe() -> Reference:
+    """MediaPipe's text tasks."""
+    return Reference("mediapipe")
+
+
+@pytest.fixture(scope="session")
 def mteb() -> Reference:
     """MTEB and the project."""
     return Reference("mteb")

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from official.utils.errors import UserError
 
 FORMATS = ("saved_model", "litert", "onnx")
-LAYOUTS = ("signatures", "hub")
+# The layouts, and the format that each is of.
+LAYOUTS = {"signatures": None, "hub": "onnx", "mediapipe": "litert"}
 
 
 class Exported(NamedTuple):
@@ -14,8 +15,8 @@ class Exported(NamedTuple):
 
     Attributes:
       file: the file that a runtime loads; of a SavedModel, its folder.
-      signature: the name of the signature that is the default; in the layout of the hub, that of
-        the first output.
+      signature: the name of the signature that is the default; in the layouts `hub` and
+        `mediapipe`, that of the first output.
       max_length: the maximum length of its input, in tokens.
     """
 
@@ -53,7 +54,8 @@ def export(
         tokenizer beside the model.
       layout: `signatures`, a file for each signature; or with `onnx` also `hub`, a folder as the
         Hugging Face hub has it: `onnx/model.onnx` with the inputs and outputs of transformers,
-        beside `config.json`, `tokenizer.json` and the files of sentence-transformers.
+        beside `config.json`, `tokenizer.json` and the files of sentence-transformers; or with
+        `litert` also `mediapipe`, a `model.tflite` that MediaPipe's text tasks read.
       checkpoint: `best`, `last`, a step or a path.
       max_length: longer texts are cut to this number of tokens; None = the length of training.
       inputs: `single` or `pair`, the inputs of `serving_default`; None = as in training.
@@ -78,8 +80,10 @@ def export(
         raise UserError(f"--format={format}: the formats are {', '.join(FORMATS)}")
     if layout not in LAYOUTS:
         raise UserError(f"--layout={layout}: the layouts are {', '.join(LAYOUTS)}")
-    if layout == "hub" and format != "onnx":
-        raise UserError(f"--layout=hub: not supported for --format={format}: give --format=onnx")
+    if (right := LAYOUTS[layout]) not in (None, format):
+        raise UserError(
+            f"--layout={layout}: not supported for --format={format}: give --format={right}"
+        )
     if format == "saved_model":
         from official.serving.export import saved_model
 
@@ -93,6 +97,11 @@ def export(
         if value is not None:
             raise UserError(f"--{name}: not supported for --format={format}; remove it")
     common = (model_dir, output, checkpoint, max_length, task)
+    if layout == "mediapipe":
+        from official.serving.export import litert, mediapipe
+
+        name, length = mediapipe.export(*common, precision)
+        return Exported(os.path.join(output, litert.FILE), name, length)
     if format == "litert":
         from official.serving.export import litert
 

@@ -68,7 +68,7 @@ def export(
     with atomic.folder(output, FILE) as folder:
         context.tokenizer.save(folder / TOKENIZER)
         saved_model.write_labels(context, folder)
-        (folder / FILE).write_bytes(_converted(server, kept, precision, "format"))
+        (folder / FILE).write_bytes(converted(server, kept, precision, "format"))
     return context.max_length
 
 
@@ -110,7 +110,7 @@ class Function:
             input_signature=specs,
             autograph=False,
         )
-        self._content = _converted(server, {_NAME: signature}, precision, "runtime")
+        self._content = converted(server, {_NAME: signature}, precision, "runtime")
         self._idle: queue.SimpleQueue[Callable] = queue.SimpleQueue()
 
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
@@ -139,7 +139,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Ite
         yield from pool.map(function, items)
 
 
-def _converted(server: tf.Module, signatures: dict[str, Any], precision: str, flag: str) -> bytes:
+def converted(server: tf.Module, signatures: dict[str, Any], precision: str, flag: str) -> bytes:
     """Returns signatures as a file of LiteRT.
 
     Args:

@@ -131,7 +131,7 @@ def test_edges(function):
     specs = [tf.TensorSpec([None, 10], name=name) for name in ("x", "y")]
     server = tf.Module()
     server.signature = tf.function(function, input_signature=specs, autograph=False)
-    content = litert._converted(server, {"edges": server.signature}, "float32", "format")
+    content = litert.converted(server, {"edges": server.signature}, "float32", "format")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "(?s).*ai_edge_litert")
         run = tf.lite.Interpreter(model_content=content).get_signature_runner("edges")
