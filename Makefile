@@ -126,7 +126,7 @@ install-parity-%: tests/parity/requirements-%.txt
 always:
 
 # REFERENCES='hf hf5' installs these environments alone, and PARITY='-k test_bert_parity' runs a part,
-# as .ci/run does: that of PyLate takes 5.4 GB.
+# as .ci/run does: that of PyLate takes 5.4 GB, and that of MediaPipe 0.7.
 REFERENCES ?= hf hf5 tfm tfa model2vec pylate mediapipe
 
 parity-environments: $(REFERENCES:%=.parity/%/.ready)

@@ -10,8 +10,8 @@ TextClassifier loads a model of classes or of several labels, TextEmbedder one o
   vocab.txt       the pieces, and
   labels.txt      the labels, in a zip file behind the model
 
-MediaPipe makes the row [CLS] text [SEP] by a WordPiece of its own, which lower-cases all text and
-removes no accents.
+MediaPipe makes the row [CLS] text [SEP] by a WordPiece of its own, which always lower-cases A to Z,
+no other letters, and removes no accents.
 
 Shapes: L maximum length, C classes, S size of a vector.
 """
@@ -19,7 +19,7 @@ Shapes: L maximum length, C classes, S size of a vector.
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flatbuffers
@@ -74,7 +74,7 @@ def export(
     litert.check(precision)
     context, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
     _check(context)
-    files = {VOCABULARY: context.tokenizer.pieces}
+    files: dict[str, Sequence[str]] = {VOCABULARY: context.tokenizer.pieces}
     if context.head is not None:
         name, output_name, length = "tokens", "probabilities", context.max_length
         files[saved_model.LABELS] = context.labels
@@ -127,7 +127,7 @@ def _of_one_row(function: Signature, output: str, length: int) -> Signature:
     return signature(lambda *ids: {output: function(*ids)[output]}, *specs)
 
 
-def _packed(content: bytes, files: Mapping[str, Any]) -> bytes:
+def _packed(content: bytes, files: Mapping[str, Sequence[str]]) -> bytes:
     """Returns a model with metadata, and files behind it.
 
     Args:

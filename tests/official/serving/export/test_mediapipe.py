@@ -180,6 +180,8 @@ def test_what_mediapipe_does_not_read_is_refused(tmp_path):
             mediapipe.export(folder, tmp_path / "lite")
     config, parts, _ = systems.load("xlm-roberta_classification")
     systems.write(tmp_path / "model", config, parts["weight"])
-    with pytest.raises(UserError, match="only WordPiece is packed, and this model has Unigram"):
+    with pytest.raises(
+        UserError, match="only WordPiece is packed, and this model has SentencePiece"
+    ):
         mediapipe.export(tmp_path / "model", tmp_path / "lite")
     assert not (tmp_path / "lite").exists()
