@@ -25,6 +25,7 @@ LOSSES = (
 SCHEMES = ("ndcg_loss1", "ndcg_loss2", "lambda_rank", "ndcg_loss2pp")
 DENSE = ("vector", "states")
 NORMS = ("none", "layer", "token")  # the norms of a mix
+JOINS = ("mean", "max")
 ENSEMBLE_MEANS = ("probabilities", "logits")  # see `official.modeling.objectives.ensembles`
 EXACT = (1.0, 1e-3)  # mean and width of the kernel for equal tokens
 BALANCED = "balanced"  # weights of labels that follow from how many examples have them
@@ -129,12 +130,17 @@ class PooledConfig(ReaderConfig):
       dense: a linear layer with the erf form of GELU instead of `transform`: 'vector' = applied to
         the pooled vector; 'states' = applied to each position, before their mean (EuroBERT's late
         pooling); None = no such layer.
+      join: of texts in windows (`build_task_shards --windows`), what the output of a text is of
+        those of its windows: 'mean' or 'max', of each number alone; None = mean.
       task: the task of the head, if a model has several; see `official.data.mixture`.
     """
+
+    decides_weights = True  # an example may have several sequences
 
     pooling: str = "pooled"
     activation: str | None = omitted()
     dense: str | None = omitted()
+    join: str | None = omitted()
     task: str = ""
 
     def __post_init__(self):
@@ -148,6 +154,8 @@ class PooledConfig(ReaderConfig):
             )
         if self.activation is not None:
             one_of("activation", self.activation, ("relu",))
+        if self.join is not None:
+            one_of("join", self.join, JOINS)
         if self.dense is not None:
             one_of("dense", self.dense, DENSE)
             if self.transform:
@@ -244,7 +252,7 @@ class ClassesConfig(LabelsConfig):
 
 @keys(
     "labels num_labels class_weights label_smoothing dropout pooling mix bilstm activation "
-    "transform dense weight task"
+    "transform dense join weight task"
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassificationConfig(PooledConfig, ClassesConfig):
@@ -267,7 +275,7 @@ class ClassificationConfig(PooledConfig, ClassesConfig):
 
 @keys(
     "labels num_labels thresholds positive_weights label_smoothing dropout pooling mix bilstm "
-    "transform dense weight"
+    "transform dense join weight"
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiLabelConfig(PooledConfig, LabelsConfig):
@@ -326,7 +334,7 @@ class MultiLabelConfig(PooledConfig, LabelsConfig):
         return _fields(self, "label_flags")
 
 
-@keys("dropout pooling mix bilstm activation transform dense weight task")
+@keys("dropout pooling mix bilstm activation transform dense join weight task")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegressionConfig(PooledConfig):
     """A score of a text."""
@@ -346,7 +354,6 @@ class MultipleChoiceConfig(PooledConfig):
     """The right one of several choices."""
 
     type = "multiple_choice"
-    decides_weights = True
     module = "heads"
     layer = "MultipleChoice"
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from official import config as configs
 from official.config import yaml_files
 from official.config.corruptions import TextToTextConfig
+from official.config.distillation import DistillationConfig
+from official.config.heads import PooledConfig
 from official.config.parts import ObjectiveConfig
 from official.config.segments import TEXT_FORMATS
 from official.corruption.vocabulary import check_tokens
@@ -232,6 +234,7 @@ def _expects_static(shards: Shards, config: configs.Config) -> None:
 def objectives(shards: Shards, fields: frozenset[str], config: configs.Config) -> None:
     """Checks that the batches have the fields that the objectives read."""
     folder, split = shards.folder, shards.split
+    _windows(shards, config)
     for objective in config.objectives:
         if lacking := sorted(objective.needs() - fields):
             if config.segments is not None:
@@ -247,6 +250,28 @@ def objectives(shards: Shards, fields: frozenset[str], config: configs.Config) -
                 f"{objective.type} needs; it gives {', '.join(sorted(fields))}: name other "
                 "shards, or other objectives"
             )
+
+
+def _windows(shards: Shards, config: configs.Config) -> None:
+    """Checks that the objectives join the outputs of texts in windows, and have some to join."""
+    folder = shards.folder
+    for i, objective in enumerate(config.objectives):
+        head = isinstance(objective, PooledConfig)
+        if shards.windows and not head and not isinstance(objective, DistillationConfig):
+            raise UserError(
+                f"{folder} has texts in windows, and objectives.{i}: {objective.type} does not "
+                "join them: make the shards again without --windows, or remove the objective"
+            )
+        if not shards.windows and head and objective.join is not None:
+            raise UserError(
+                f"{folder} has no texts in windows, which objectives.{i}.join: {objective.join} "
+                "is for: make the shards again with build_task_shards --windows, or remove join"
+            )
+    if shards.windows and config.recipe.layer_states:
+        raise UserError(
+            f"{folder} has texts in windows, and recipe.layer_states has the states of single "
+            "rows: make the shards again without --windows, or remove recipe.layer_states"
+        )
 
 
 def _lacking(

@@ -162,10 +162,21 @@ class Tokens(FieldMaker):
 
     @override
     def make(self, examples: Examples, batch: Batch) -> Batch:
+        made = self._padded(examples, examples.size * (self.sequences or 1))
+        if self.sequences:
+            special_ids = self.tokenizer.special_ids
+            made["text_mask"] = text_mask(made["token_ids"], made["padding_mask"], special_ids)
+            made = {
+                name: _with_sequences(value, examples.size, self.sequences)
+                for name, value in made.items()
+            }
+        return {**made, "example_weights": examples.weights}
+
+    def _padded(self, examples: Examples, count: int | tf.Tensor) -> Batch:
+        """Returns the tokens of `count` rows, [N, T], in the layout; an empty row has one token."""
         parsed = examples.parsed
-        count = examples.size * (self.sequences or 1)
         lengths = tf.cast(parsed["token_ids"].row_lengths(), tf.int32)  # [N]
-        padding_mask = tf.range(examples.length) < lengths[:, None]  # [N, T]
+        padding_mask = tf.range(examples.length) < tf.maximum(lengths, 1)[:, None]  # [N, T]
         token_ids = parsed["token_ids"].to_tensor(
             self.tokenizer.pad_id, shape=tf.stack([count, examples.length])
         )
@@ -180,17 +191,52 @@ class Tokens(FieldMaker):
         }
         if self.windows:
             whole = {**made, **{name: parsed[name] for name in windows.POSITIONS}}
-            made = windows.arrange_windows(whole, packing, self.layout)
-        else:
-            made = pair_packing.arrange(made, packing, self.layout)
-        if self.sequences:
-            special_ids = self.tokenizer.special_ids
-            made["text_mask"] = text_mask(made["token_ids"], made["padding_mask"], special_ids)
-            made = {
-                name: _with_sequences(value, examples.size, self.sequences)
-                for name, value in made.items()
-            }
-        return {**made, "example_weights": examples.weights}
+            return windows.arrange_windows(whole, packing, self.layout)
+        return pair_packing.arrange(made, packing, self.layout)
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowTokens(Tokens):
+    """The tokens of texts in windows, [B, S, T], of which `windows_mask` [B, S] are real.
+
+    S is the largest number of windows of a text of the batch, or `most` if all batches have one
+    shape, as they have without lengths of their own. A window that fills the batch has one token of
+    padding, which counts as a real one: a mask of nothing has no softmax.
+
+    Attributes:
+      most: the largest number of windows of a text.
+    """
+
+    most: int = 1
+
+    @property
+    @override
+    def needs(self) -> frozenset[str]:
+        return super().needs | {"sequence_lengths"}
+
+    @property
+    @override
+    def gives(self) -> frozenset[str]:
+        return super().gives | {"windows_mask"}
+
+    @override
+    def prepare(self, examples: Examples) -> Mapping[str, Any]:
+        """Splits examples into rows of one window each; a row that fills the batch is empty."""
+        parsed = examples.parsed
+        windows = parsed["sequence_lengths"]
+        fixed = isinstance(examples.length, int)
+        lengths = windows.to_tensor(shape=[examples.size, self.most if fixed else None])
+        rows = tf.reshape(lengths, [-1])  # [N]
+        ids = tf.RaggedTensor.from_row_lengths(parsed["token_ids"].flat_values, rows)
+        segments = tf.RaggedTensor.from_tensor(tf.maximum(rows, 1)[:, None])
+        return {"token_ids": ids, "segment_lengths": segments, "windows": lengths}
+
+    @override
+    def make(self, examples: Examples, batch: Batch) -> Batch:
+        windows = examples.parsed["windows"]  # [B, S]
+        made = self._padded(examples, tf.size(windows))
+        fields = {name: _with_windows(value, windows) for name, value in made.items()}
+        return {**fields, "windows_mask": windows > 0, "example_weights": examples.weights}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -722,6 +768,12 @@ def _with_sequences(value: tf.Tensor, size: int, count: int) -> tf.Tensor:
     return tf.ensure_shape(tf.reshape(value, shape), [size, count, value.shape[1]])
 
 
+def _with_windows(value: tf.Tensor, windows: tf.Tensor) -> tf.Tensor:
+    """Returns a field [N, T] as [B, S, T], for `windows` [B, S]."""
+    made = tf.reshape(value, tf.concat([tf.shape(windows), tf.shape(value)[1:]], 0))
+    return tf.ensure_shape(made, [*windows.shape, value.shape[1]])
+
+
 def _flags(positions: tf.RaggedTensor, token_ids: tf.RaggedTensor) -> tf.RaggedTensor:
     """Returns a flag for each token, bool [B, None]: True at the positions of its row."""
     starts = tf.gather(token_ids.row_starts(), positions.value_rowids())
@@ -780,7 +832,8 @@ class BatchBuilder:
         examples = Examples(
             parsed=parsing.parse(records, self.features, self.limits),
             size=size,
-            length=rows["length"][0] if "length" in rows else self.length,
+            # A bound counts all windows of a text, each of which has at most `self.length` tokens.
+            length=tf.minimum(rows["length"][0], self.length) if "length" in rows else self.length,
             index=tf.ensure_shape(rows["index"], [size]),
             seeds=seeding.row_seeds(self.seed, rows["epoch"], rows["index"]),
             first=rows.get("first"),

@@ -119,6 +119,11 @@ class Mixture:
                     f"{source.folder}: a task of the kind {task.kind} is trained and scored by "
                     "itself: name its folder alone"
                 )
+            if task is not None and task.windows:
+                raise UserError(
+                    f"{source.folder}: texts in windows are trained and scored by themselves: name "
+                    "this folder alone, or make it again without --windows"
+                )
             if task is None or task.name in tasks:
                 what = "no task" if task is None else f"the task {task.name} again"
                 raise UserError(

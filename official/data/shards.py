@@ -126,6 +126,11 @@ class Shards:
         return (self.task and self.task.sequences or {}).get(self.split)
 
     @property
+    def windows(self) -> int | None:
+        """The largest number of windows of a text; None = an example is no text in windows."""
+        return self.task and self.task.windows
+
+    @property
     def num_examples(self) -> int:
         """The number of examples in the split."""
         return sum(shard.records for m in self.manifests for shard in m.split(self.split))

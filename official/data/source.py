@@ -121,10 +121,14 @@ class ShardDataset:
         )
 
     def _bounds(self) -> list[int]:
-        """Returns the lengths that batches are padded to; empty = always `max_length`."""
+        """Returns the lengths that batches are padded to; empty = always `max_length`.
+
+        The length of a text in windows is that of all of them: batches have texts of as many.
+        """
         bounds = self.config.recipe.bucket_lengths
         shorter = [bound for bound in bounds if bound < self.max_length]
-        return [*shorter, self.max_length] if bounds else []
+        whole = [self.max_length * (i + 1) for i in range(self._shards.windows or 1)]
+        return [*shorter, *whole] if bounds else []
 
     def _field_makers(self, numbered: bool) -> list[fields.FieldMaker]:
         """Returns what makes the fields of a batch; a maker may change fields of those before it.
@@ -144,10 +148,10 @@ class ShardDataset:
         windows = "context_start" in features
         numbers = features - fields.LISTS - ({"context_start"} if windows else set())
         apart = any(objective.texts_apart for objective in config.objectives)
-        makers: list[fields.FieldMaker] = [
-            fields.Tokens(self.tokenizer, layout, windows, shards.sequences, apart),
-            fields.Numbers(numbers),
-        ]
+        tokens = fields.Tokens(self.tokenizer, layout, windows, shards.sequences, apart)
+        if shards.windows:
+            tokens = fields.WindowTokens(self.tokenizer, layout, most=shards.windows)
+        makers: list[fields.FieldMaker] = [tokens, fields.Numbers(numbers)]
         if "part_lengths" in features:
             makers.append(fields.SharedRows(self.tokenizer, shards.parts))
         if task is not None and task.max_target_length:

@@ -107,6 +107,8 @@ def finetune(
         return _train(examples, init, model_dir, columns, chosen)
     if not isinstance(examples, rows.Classes):
         raise UserError("few: for texts with one class each: leave out few=True")
+    if chosen.windows is not None:
+        raise UserError("few: a head on one vector reads no windows: leave out windows or few=True")
     examples.task()  # There are two classes at least.
     with tempfile.TemporaryDirectory(prefix="garden-") as temporary:
         source = _model_folder(paths.path(init), Path(temporary), chosen.report)
@@ -269,6 +271,7 @@ def _train(
             seed=chosen.seed,
             report=report,
             **learned.sizes(length),
+            **chosen.reading(task.kind),
         )
         name = (learned.by_family and settings.family(known)) or task.name
         config = settings.published(name, task.kind, len(learned), length, known, chosen)

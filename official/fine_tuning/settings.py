@@ -44,6 +44,9 @@ class Settings:
         none.
       max_length: longer texts are cut to this number of tokens. None = 128, 384 for questions, or
         what the encoder takes if that is less.
+      windows: single texts that are longer are read in up to so many windows of this length, whose
+        outputs are joined; None = they are cut.
+      window_overlap: the number of tokens that two such windows share; None = a quarter of one.
       epochs: passes over the data. None = as published for the family of the model (see
         docs/fine-tuning.md), and 20 for fewer than `FEW` examples (Mosbach et al., 2021).
       batch_size: examples of a step. None = as published.
@@ -56,6 +59,8 @@ class Settings:
 
     validation: float | tuple = 0.1
     max_length: int | None = None
+    windows: int | None = None
+    window_overlap: int | None = None
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -73,6 +78,25 @@ class Settings:
         }
         named = [f"{name}={value!r}" for name, value in settings.items() if value is not None]
         return [*named, *self.override]
+
+    def reading(self, kind: str) -> dict[str, int]:
+        """Returns the settings of the builder of shards that say how long texts are read.
+
+        Args:
+          kind: the kind of the task.
+
+        Raises:
+          UserError: texts of this kind are not read in windows of that many tokens.
+        """
+        given = {"windows": self.windows, "window_overlap": self.window_overlap}
+        given = {name: value for name, value in given.items() if value is not None}
+        for name in given:
+            if name not in KINDS[kind].flags:
+                raise UserError(
+                    f"{name}: for texts with labels or scores, not for a task of the kind {kind}: "
+                    "leave it out"
+                )
+        return given
 
     def length(self, kind: str, config: configs.ResolvedConfig) -> int:
         """Returns the length of the longest example in tokens.

@@ -37,6 +37,7 @@ class Limits:
       tokens: the largest number of tokens of a row, or of a sequence of an example with several.
       targets: the largest number of tokens of a target; 0 = there are none.
       sequences: the number of sequences of an example; None = one.
+      windows: the largest number of windows of a text, each a sequence; None = it has none.
       parts: the largest number of parts of a row.
     """
 
@@ -46,6 +47,7 @@ class Limits:
     tokens: int
     targets: int = 0
     sequences: int | None = None
+    windows: int | None = None
     parts: int = 1
 
     @classmethod
@@ -60,6 +62,7 @@ class Limits:
             tokens=content.max_length,
             targets=max((task.max_target_length or 0 for task in tasks), default=0),
             sequences=(single and single.sequences or {}).get(split),
+            windows=single and single.windows,
             parts=content.segments.packing if content.segments else 1,
         )
 
@@ -147,6 +150,10 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
         lengths = parsed["sequence_lengths"]
         too_long = tf.reduce_any(lengths.flat_values > limits.tokens)
         found[f"sequence_lengths: more than {limits.tokens} tokens"] = too_long
+        if limits.windows:
+            counts = _counts(lengths)
+            wrong = (counts < 1) | (counts > limits.windows)
+            found[f"sequence_lengths: not from 1 to {limits.windows} windows"] = tf.reduce_any(wrong)
         if limits.sequences:
             other = tf.reduce_any(_counts(lengths) != limits.sequences)
             found[f"sequence_lengths: not {limits.sequences} sequences"] = other
@@ -166,8 +173,9 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
         wrong = (lengths < 1) | (lengths > limits.tokens)
         found[f"token_ids: not from 1 to {limits.tokens} tokens"] = tf.reduce_any(wrong)
     elif "segment_lengths" in parsed and "sequence_lengths" not in parsed:
-        too_long = tf.reduce_any(_sums(parsed["segment_lengths"]) > limits.tokens)
-        found[f"segment_lengths: more than {limits.tokens} tokens"] = too_long
+        most = limits.tokens * (limits.windows or 1)
+        too_long = tf.reduce_any(_sums(parsed["segment_lengths"]) > most)
+        found[f"segment_lengths: more than {most} tokens"] = too_long
     if "part_lengths" in parsed:
         many = _counts(parsed["part_lengths"]) > limits.parts
         found[f"part_lengths: more than {limits.parts} parts"] = tf.reduce_any(many)

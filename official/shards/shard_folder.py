@@ -80,6 +80,7 @@ def check_alike(
         ("features", sorted(a.features), sorted(b.features)),
         ("static masks", strict.to_dict(a.corruption), strict.to_dict(b.corruption)),
         ("labels", _labels(a), _labels(b)),
+        ("windows", _windows(a), _windows(b)),
     ):
         if ours != theirs:
             raise UserError(
@@ -91,6 +92,11 @@ def check_alike(
 def _labels(content: manifest.Manifest) -> list[str] | None:
     """Returns the labels of the task of a folder; None if it has no task."""
     return list(content.task.labels) if isinstance(content.task, Description) else None
+
+
+def _windows(content: manifest.Manifest) -> int | None:
+    """Returns the largest number of windows of a text; None = it is cut."""
+    return content.task.windows if isinstance(content.task, Description) else None
 
 
 def check_batch(folder: str, rows: int, batch_size: int, training: bool) -> None:

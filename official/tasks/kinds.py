@@ -53,7 +53,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="probabilities",
         generic=True,
-        flags=("unlabelled_train",),
+        flags=("unlabelled_train", "windows", "window_overlap"),
     ),
     "multi_label": Kind(
         targets=("label_flags",),
@@ -65,7 +65,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="probabilities",
         generic=True,
-        flags=("unlabelled_train",),
+        flags=("unlabelled_train", "windows", "window_overlap"),
     ),
     "regression": Kind(
         targets=("score",),
@@ -77,7 +77,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="score",
         generic=True,
-        flags=("unlabelled_train",),
+        flags=("unlabelled_train", "windows", "window_overlap"),
     ),
     "ranking": Kind(
         targets=(),

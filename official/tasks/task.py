@@ -58,6 +58,9 @@ class Description:
       columns: the column of each text and of the label in the source files.
       doc_stride: of spans, tokens from the start of a window to the start of the next one.
       max_query_length: of spans, the largest number of tokens of a question.
+      windows: of texts with labels or a score, the largest number of windows that a text is read
+        in; None = a text is cut.
+      window_overlap: the number of tokens that two such windows share.
       unlabelled: the splits without labels, scores or answers.
       sequences: the number of sequences in an example of each split; None if it is one.
     """
@@ -85,6 +88,8 @@ class Description:
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     doc_stride: int | None = omitted()
     max_query_length: int | None = omitted()
+    windows: int | None = omitted()
+    window_overlap: int | None = omitted()
     unlabelled: tuple[str, ...] = ()
     sequences: Mapping[str, int] | None = omitted()
 

@@ -12,6 +12,9 @@ Encoders with the layout `cls_last` read the context first, as in XLNet's releas
 question [SEP] [CLS]. Tokens of the context are numbered from the beginning of the whole context, so
 their numbers depend neither on the window nor on the layout.
 
+Texts of one label (`TextWindows`): a window is a row [CLS] part of the text [SEP], and the next one
+begins where the last `overlap` tokens of this one do, up to a number of windows.
+
 Texts that are lists of words (`cut_words`): a window is a row [CLS] part of the tokens [SEP], and
 the next one begins half a window later. The text that is tokenized is the words joined by blanks,
 so each word has the mark or prefix that the tokenizer gives to words in running text; or the
@@ -22,13 +25,14 @@ Shapes: N texts, K tokens of all texts, W windows of all texts, B windows of a b
 the longest window, C characters of a word; a ragged dimension is written None.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers import offsets, pair_packing, word_characters
+from official.tokenizers import offsets, pair_forms, pair_packing, word_characters
 from official.tokenizers.base import Tokenizer
 from official.utils.errors import UserError
 
@@ -211,6 +215,77 @@ def answer_tokens(
     """
     inside = np.flatnonzero((ends > answer_start) & (starts < answer_end))
     return (int(inside[0]), int(inside[-1])) if len(inside) else None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextWindows:
+    """How texts are read that are longer than a row.
+
+    Attributes:
+      count: the largest number of windows of a text; a longer one is cut.
+      overlap: the number of tokens that two neighboring windows share.
+      max_length: the largest number of tokens of a window, including special tokens.
+    """
+
+    count: int
+    overlap: int
+    max_length: int
+
+    def check(self, tokenizer: pair_packing.SpecialIds, flag: str = "window_overlap: ") -> None:
+        """Checks that windows have room for text and advance.
+
+        Args:
+          tokenizer: has the special ids.
+          flag: how the message names the overlap.
+
+        Raises:
+          UserError: they do not.
+        """
+        room = self.room(tokenizer)
+        if not 0 <= self.overlap < room:
+            raise UserError(
+                f"{flag}{self.overlap}: a window of {self.max_length} tokens has room for "
+                f"{max(room, 0)} of a text, so the overlap must be from 0 to {max(room - 1, 0)}: "
+                "make it smaller, or the windows longer (max_length)"
+            )
+
+    def room(self, tokenizer: pair_packing.SpecialIds) -> int:
+        """Returns the number of tokens of a text in a window."""
+        return self.max_length - pair_packing.num_specials(1, tokenizer)
+
+    def tokens(self, tokenizer: pair_packing.SpecialIds) -> int:
+        """Returns the number of tokens of a text that are read."""
+        room = self.room(tokenizer)
+        return room + (self.count - 1) * (room - self.overlap)
+
+    def pack(
+        self, texts: tf.RaggedTensor, tokenizer: pair_packing.SpecialIds
+    ) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Cuts texts into windows, eagerly or inside a graph.
+
+        Args:
+          texts: ids, int32 [N, None]; an empty text has one window.
+          tokenizer: has the special ids. It says which end of a text that is too long is cut.
+
+        Returns:
+          token_ids int32 [W, None], unpadded, with the special ids; and the number of the text of
+          each window, int32 [W].
+        """
+        lengths = tf.cast(texts.row_lengths(), tf.int32)
+        kept = tf.minimum(lengths, self.tokens(tokenizer))
+        begins = tf.cast(texts.row_starts(), tf.int32)
+        if tokenizer.pairs.cut_side == pair_forms.LEFT:
+            begins += lengths - kept
+        room = self.room(tokenizer)
+        made = cut(kept, room, room - self.overlap)
+        begins = tf.gather(begins, made.row) + made.start
+        places = tf.ragged.range(begins, begins + made.length)
+        parts = places.with_values(tf.gather(texts.values, places.values))
+        first, last = (
+            tf.fill([tf.size(made.row), 1], tf.constant(i, tf.int32))
+            for i in (tokenizer.cls_id, tokenizer.sep_id)
+        )
+        return tf.concat([first, parts, last], axis=1), made.row
 
 
 class WordTokens(NamedTuple):

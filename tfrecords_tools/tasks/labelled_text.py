@@ -3,19 +3,26 @@
 A text of a task with several labels has any number of them: a cell such as `sport|news`, or in JSON
 Lines a list.
 
+With `windows`, a text that is longer than a row is an example of several sequences, its windows
+(`official.tokenizers.windows.TextWindows`).
+
 The feature `row` is the number of the row in the file, which assigns predictions to rows.
 """
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
 from typing_extensions import override
 
-from official.tasks import KINDS, Columns, Task, missing_labels
+from official.tasks import KINDS, Columns, Description, Task, missing_labels
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
+from official.tokenizers.windows import TextWindows
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -31,6 +38,8 @@ _SEPARATORS = {"multi_label": SEPARATOR, "embedding": LIST_SEPARATOR}
 # The number of the row, its one or two texts, and the id of its label, its score, a flag for each
 # label, the scores of a teacher, or None.
 UsableRow = tuple[int, list[str], int | float | list[int] | tuple[float, ...] | None]
+# Makes of texts and a tokenizer the tokens of each row, and whether they were cut.
+_Pack = Callable[[Sequence[str], Tokenizer], Iterator[tuple[Example, bool]]]
 
 
 @dataclasses.dataclass
@@ -40,13 +49,19 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
     Attributes:
       unlabelled_train: whether the labels of the train file are not read, and may be missing: text
         that a teacher labels.
+      windows: the largest number of windows of a text; None = longer texts are cut.
+      window_overlap: the number of tokens that two neighboring windows share; None = a quarter of
+        the text of a window.
     """
 
     unlabelled_train: bool = False
+    windows: int | None = None
+    window_overlap: int | None = None
 
     @override
     def prepare(self) -> None:
         self.check_max_length(_parts(self.task))
+        self._check_windows()
         if self.task.kind == "regression" or self.task.labels:
             return
         if self.unlabelled_train:
@@ -56,6 +71,34 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
             )
         self.task = with_labels_of_train_file(
             self.task, self.files, self.format, self.skip_bad_rows, self.report
+        )
+
+    def _check_windows(self) -> None:
+        """Raises UserError if windows are not for these texts, or have no room."""
+        if self.windows is None:
+            if self.window_overlap is not None:
+                raise UserError("--window_overlap is for windows: add --windows, or remove it")
+            return
+        if _parts(self.task) > 1 or self.tokenizer.reads_words:
+            what = "pairs of texts" if _parts(self.task) > 1 else "an encoder of characters"
+            raise UserError(f"--windows is for single texts of tokens, not for {what}: remove it")
+        if self.windows < 2:
+            raise UserError(f"--windows={self.windows}: at least 2: without it, texts are cut")
+        if self.window_overlap is None:
+            room = self.max_length - pair_packing.num_specials(1, self.tokenizer)
+            self.window_overlap = room // 4
+        self._windows.check(self.tokenizer, "--window_overlap=")
+
+    @property
+    def _windows(self) -> TextWindows | None:
+        if self.windows is None:
+            return None
+        return TextWindows(self.windows, self.window_overlap or 0, self.max_length)
+
+    @override
+    def description(self, counts: Mapping[str, SplitCounts]) -> Description:
+        return dataclasses.replace(
+            self.task.description(), windows=self.windows, window_overlap=self.window_overlap
         )
 
     @override
@@ -73,13 +116,20 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     @override
     def examples(self) -> Make["UsableRow", SplitCounts]:
-        return functools.partial(_examples, task=self.task, max_length=self.max_length)
+        pack: _Pack = functools.partial(
+            _cut, parts=_parts(self.task), max_length=self.max_length
+        )
+        if (reading := self._windows) is not None:
+            pack = functools.partial(_in_windows, reading=reading)
+        return functools.partial(_examples, task=self.task, pack=pack)
 
     @property
     @override
     def features(self) -> tuple[str, ...]:
         words = pair_packing.word_features(self.tokenizer)
-        return "token_ids", "segment_lengths", "row", *words, *KINDS[self.task.kind].targets
+        several = () if self.windows is None else ("sequence_lengths",)
+        targets = KINDS[self.task.kind].targets
+        return "token_ids", "segment_lengths", *several, "row", *words, *targets
 
     @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
@@ -87,10 +137,17 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     @override
     def summary(self, split: str, counts: SplitCounts) -> list[str]:
+        limit, several = self.max_length, ""
+        if (reading := self._windows) is not None:
+            limit = reading.tokens(self.tokenizer)
+            several = (
+                f" in up to {reading.count} windows of {reading.max_length} tokens, of which two "
+                f"neighbors share {reading.overlap}"
+            )
         parts = [
-            f"{split}: {counts.examples:,} examples",
+            f"{split}: {counts.examples:,} examples{several}",
             f"{counts.tokens:,} tokens",
-            f"{counts.truncated:,} cut at {self.max_length} tokens",
+            f"{counts.truncated:,} cut at {limit} tokens",
             *counts.left_out(),
         ]
         if not counts.labeled:
@@ -184,27 +241,53 @@ def _cells(label: str | None, several: bool) -> Sequence[str]:
     return label.split(SEPARATOR) if several else (label,)
 
 
+def _cut(
+    texts: Sequence[str], tokenizer: Tokenizer, parts: int, max_length: int
+) -> Iterator[tuple[Example, bool]]:
+    """Yields for each `parts` texts an example of one sequence, and whether it was cut."""
+    specials = pair_packing.num_specials(parts, tokenizer)
+    ids, words = tokenizer.encode(texts), pair_packing.split_words(texts, tokenizer)
+    for i in range(0, len(texts), parts):
+        segments = ids[i : i + parts]
+        token_ids, segment_lengths = pair_packing.pack_arrays(segments, tokenizer, max_length)
+        example = {"token_ids": token_ids, "segment_lengths": segment_lengths}
+        if words is not None:
+            own = words[i : i + parts]
+            example |= pair_packing.pack_word_arrays(own, max_length, pairs=tokenizer.pairs)
+        yield example, len(token_ids) < sum(map(len, segments)) + specials
+
+
+def _in_windows(
+    texts: Sequence[str], tokenizer: Tokenizer, reading: TextWindows
+) -> Iterator[tuple[Example, bool]]:
+    """Yields for each text an example of the sequences that are its windows, and if it was cut."""
+    values, splits = tokenizer.encode_ragged(texts)
+    limit = reading.tokens(tokenizer)
+    with tf.device("/CPU:0"):
+        ids = tf.RaggedTensor.from_row_splits(values, splits)
+        token_ids, numbers = reading.pack(ids, tokenizer)
+    rows = np.split(token_ids.values.numpy(), token_ids.row_splits[1:-1].numpy())
+    lengths = np.diff(splits)
+    for number, own in itertools.groupby(zip(numbers.numpy(), rows, strict=True), lambda row: row[0]):
+        packed = [row for _, row in own]
+        sizes = list(map(len, packed))
+        example = {"token_ids": np.concatenate(packed), "segment_lengths": sizes}
+        yield example | {"sequence_lengths": sizes}, bool(lengths[number] > limit)
+
+
 def _examples(
     rows: Sequence[UsableRow],
     tokenizer: Tokenizer,
     counts: SplitCounts,
     task: Task,
-    max_length: int,
+    pack: _Pack,
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
-    parts = _parts(task)
-    specials = pair_packing.num_specials(parts, tokenizer)
-    texts = [text for _, both, _ in rows for text in both]
-    ids, words = tokenizer.encode(texts), pair_packing.split_words(texts, tokenizer)
-    for i, (number, _, target) in enumerate(rows):
-        segments = ids[i * parts : (i + 1) * parts]
-        token_ids, segment_lengths = pair_packing.pack_arrays(segments, tokenizer, max_length)
-        counts.count(len(token_ids))
-        counts.truncated += len(token_ids) < sum(map(len, segments)) + specials
-        example = {"token_ids": token_ids, "segment_lengths": segment_lengths, "row": number}
-        if words is not None:
-            own_words = words[i * parts : (i + 1) * parts]
-            example |= pair_packing.pack_word_arrays(own_words, max_length, pairs=tokenizer.pairs)
+    packed = pack([text for _, texts, _ in rows for text in texts], tokenizer)
+    for (number, _, target), (example, was_cut) in zip(rows, packed, strict=True):
+        counts.count(*example.get("sequence_lengths", [len(example["token_ids"])]))
+        counts.truncated += was_cut
+        example["row"] = number
         if target is None:
             counts.labeled = False
         elif isinstance(target, int):

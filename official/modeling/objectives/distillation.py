@@ -222,7 +222,7 @@ class Objective(base.Objective):
         }
 
     def _row_weights(self, batch: Batch) -> Tensor:
-        """Returns the weight of each row of the encoder: an example, or a choice of an example.
+        """Returns the weight of each row of the encoder: an example, or a choice or window of one.
 
         Returns:
             [B].
@@ -230,7 +230,10 @@ class Objective(base.Objective):
         examples = self.example_weights(batch)
         if (own := batch.get("example_rows")) is None:
             return examples
-        return ops.reshape(ops.broadcast_to(examples[:, None], ops.shape(own)), (-1,))
+        rows = ops.broadcast_to(examples[:, None], ops.shape(own))
+        if "windows_mask" in batch:
+            rows *= ops.cast(batch["windows_mask"], rows.dtype)
+        return ops.reshape(rows, (-1,))
 
     def _prepared_by_others(self, batch: Batch):
         """Returns a batch after `prepare` of the other objectives that decide weights."""

@@ -5,8 +5,10 @@ either (`Reader`). `Head` pools a vector for each row and maps it, after dropout
 the scores of classes (`Classification`), of labels (`MultiLabel`), of a choice (`MultipleChoice`),
 or a number (`Regression`).
 
-Shapes: B batch, C classes, labels or choices, N = B * C or B rows of the encoder, T length, D
-hidden, W width of what a head reads, O outputs.
+The outputs of a text in windows are the mean, or the largest, of those of its windows (`joined`).
+
+Shapes: B batch, C classes, labels or choices, S sequences of an example (choices, or windows), N =
+B * S or B rows of the encoder, T length, D hidden, W width of what a head reads, O outputs.
 """
 
 from typing import Any
@@ -209,6 +211,12 @@ class Head(Reader):
         self.output_projection.build()
 
     @override
+    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
+        """Gives every sequence of an example its own row."""
+        del rng
+        return base.sequences_apart(batch)
+
+    @override
     def positions_read(self, batch: Batch) -> tuple[Tensor, ...] | None:
         if self.uses_all_layers or self.bilstm is not None or self.config.pooling == "mean":
             return None
@@ -224,7 +232,7 @@ class Head(Reader):
         return super().pool(encoded)
 
     def outputs(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the outputs of each row, in the dtype of losses: [B, O]."""
+        """Returns the outputs of each row, in the dtype of losses: [N, O]."""
         encoded = self.read(encoded, rng)
         if self.config.dense == "states":
             states = self._dense_layer(encoded["sequence_output"])
@@ -252,8 +260,12 @@ class Head(Reader):
         rng: Draws | None = None,
     ) -> Tensor:
         """See `base.Objective`: [B, O]."""
-        del batch, encoder, positions
-        return self.outputs(encoded, rng)
+        del encoder, positions
+        outputs = self.outputs(encoded, rng)
+        if (real := batch.get("windows_mask")) is None:
+            return outputs
+        windows = ops.take(outputs, batch["example_rows"], axis=0)  # [B, S, O]
+        return joined(windows, ops.cast(real, "bool"), self.config.join)
 
     def predictions(self, batch: Batch, encoded: Encoded, encoder: Encoder) -> dict[str, Tensor]:
         """Returns the `predictions_of` the outputs."""
@@ -262,6 +274,21 @@ class Head(Reader):
     @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
+
+
+def joined(outputs: Tensor, real: Tensor, how: str | None) -> Tensor:
+    """Returns the outputs of texts from those of their windows: [B, O].
+
+    Args:
+        outputs: [B, S, O].
+        real: bool [B, S], False for windows that fill the batch; a text has one window at least.
+        how: a `PooledConfig.join`.
+    """
+    real = ops.expand_dims(real, -1)
+    if how == "max":
+        return ops.max(ops.where(real, outputs, ops.full_like(outputs, base.NEVER)), axis=1)
+    total = ops.sum(ops.where(real, outputs, ops.zeros_like(outputs)), axis=1)
+    return total / ops.sum(ops.cast(real, total.dtype), axis=1)
 
 
 class LabelsHead(Head):
@@ -275,7 +302,7 @@ class LabelsHead(Head):
         return self.config.label_count
 
     def logits(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the scores of the labels: [B, C]."""
+        """Returns the scores of the labels of each row: [N, C]."""
         return self.outputs(encoded, rng)
 
 
@@ -304,7 +331,7 @@ class Classification(LabelsHead):
             return base.Terms(losses={}, metrics={})
         terms = base.class_terms(
             self.name,
-            self.logits(encoded, rng),
+            self.matched_outputs(batch, encoded, encoder, rng=rng),
             batch[self.config.field("label")],
             self.example_weights(batch),
             self.config.factors,
@@ -321,7 +348,7 @@ class Regression(Head):
     """Regression: a number for each example; the loss is the squared error."""
 
     def scores(self, encoded: Encoded, rng: Draws | None = None) -> Tensor:
-        """Returns the predicted numbers: [B]."""
+        """Returns the predicted number of each row: [N]."""
         return self.outputs(encoded, rng)[:, 0]
 
     @override
@@ -332,7 +359,8 @@ class Regression(Head):
         if self.lacks("score", batch):
             return base.Terms(losses={}, metrics={})
         weights = self.example_weights(batch)
-        errors = self.scores(encoded, rng) - self.as_loss(batch[self.config.field("score")])
+        scores = self.matched_outputs(batch, encoded, encoder, rng=rng)[:, 0]
+        errors = scores - self.as_loss(batch[self.config.field("score")])
         squared = ops.sum(ops.square(errors) * weights)
         terms = base.Terms(
             losses={self.name: squared},
@@ -363,7 +391,8 @@ class MultiLabel(LabelsHead):
         """See `base.Objective`; a head of weight 0 has no term if there are no labels."""
         if self.lacks("label_flags", batch):
             return base.Terms(losses={}, metrics={})
-        logits, weights = self.logits(encoded, rng), self.example_weights(batch)
+        logits = self.matched_outputs(batch, encoded, encoder, rng=rng)
+        weights = self.example_weights(batch)
         flags = self.as_loss(batch["label_flags"])
         losses = ops.mean(self.label_losses(logits, flags), axis=-1)  # [B]
         same = ops.equal(ops.cast(logits > 0, flags.dtype), flags)
@@ -398,11 +427,6 @@ class MultipleChoice(Head):
     """
 
     link = "softmax"
-
-    def prepare(self, batch: Batch, rng: Draws | None = None) -> Batch:
-        """Gives every choice its own row."""
-        del rng
-        return base.sequences_apart(batch)
 
     def logits(self, batch: Batch, encoded: Encoded, rng: Draws | None = None) -> Tensor:
         """Returns the scores of the choices: [B, C]."""

@@ -1,5 +1,8 @@
 """Label, score or vectors of each text or pair of texts, and the vectors of ELMo's words.
 
+A model that has learned from texts in windows reads those of `single` in the same windows, and the
+outputs are of the joined outputs of the head. `pair` cuts its texts, and ids are those of a window.
+
 `single`, `pair` and `tokens` have the outputs of the head, or of an encoder without one the states.
 A text that may have several labels has `probabilities` [B, C] and `has_label`, bool [B, C]. An
 encoder of characters has no `tokens` of ids. An encoder without a head, or with the objective
@@ -46,6 +49,7 @@ from official.modeling.objectives import late_interaction
 from official.saving import text_vectors
 from official.serving.compute.sparse_reader import is_sparse
 from official.serving.signatures import inputs, sparse
+from official.tokenizers import pair_packing, windows
 from official.tokenizers.pair_packing import pack_texts, pack_words
 
 Outputs = dict[str, tf.Tensor]
@@ -64,16 +68,24 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     """
     score, finish = _head(context)
     scored = context.scorer(score)
+    reading = _windows(context)
+
+    def read(*texts: tf.Tensor) -> Outputs:
+        if reading is not None and len(texts) == 1:
+            return _joined(context, scored, texts[0], reading)
+        return scored(_packed(context, texts))
 
     def of_texts(*texts: tf.Tensor) -> Outputs:
+        if context.head is not None:
+            return finish(read(*texts))
         batch = _packed(context, texts)
-        outputs = finish(scored(batch))
+        outputs = scored(batch)
         if "sequence_output" in outputs:
             outputs["input_mask"] = tf.cast(batch["padding_mask"], tf.int32)
         return outputs
 
-    def bare(batch):
-        (outputs,) = scored(batch).values()
+    def bare(scores):
+        (outputs,) = scores.values()
         return {"outputs": outputs if outputs.shape.rank == 2 else outputs[:, None]}
 
     by_name = {
@@ -96,7 +108,7 @@ def signatures(context: inputs.ServingContext) -> dict[str, inputs.Signature]:
     if context.head is None:
         return by_name
     return by_name | inputs.garden_signatures(
-        context, bare, lambda *texts: bare(_packed(context, texts))
+        context, lambda batch: bare(scored(batch)), lambda *texts: bare(read(*texts))
     )
 
 
@@ -118,6 +130,41 @@ def _packed(context: inputs.ServingContext, texts: Sequence[tf.Tensor]) -> Outpu
     if len(texts) == 2:
         texts = inputs.same_number(text=texts[0], text_b=texts[1])
     return pack_texts(texts, context.tokenizer, context.max_length, layout)
+
+
+def _windows(context: inputs.ServingContext) -> windows.TextWindows | None:
+    """Returns how the model reads long texts; None = they are cut.
+
+    Raises:
+      UserError: `max_length` has no room for the windows that it was trained with.
+    """
+    count, overlap = (context.task.get(name) for name in ("windows", "window_overlap"))
+    if context.head is None or not count:
+        return None
+    reading = windows.TextWindows(count, overlap or 0, context.max_length)
+    reading.check(context.tokenizer)
+    return reading
+
+
+def _joined(
+    context: inputs.ServingContext,
+    scored: Callable[[Outputs], Outputs],
+    text: tf.Tensor,
+    reading: windows.TextWindows,
+) -> Outputs:
+    """Returns the outputs of texts [B], joined from those of their windows."""
+    ids, rows = reading.pack(context.tokenizer.tokenize(text), context.tokenizer)
+    token_ids = ids.to_tensor(context.tokenizer.pad_id)
+    batch = {
+        "token_ids": token_ids,
+        "segment_ids": tf.zeros_like(token_ids),
+        "padding_mask": tf.sequence_mask(ids.row_lengths(), tf.shape(token_ids)[1]),
+    }
+    layout = context.config.encoder.layout
+    outputs = scored(pair_packing.arrange(batch, context.tokenizer, layout))
+    largest = context.task_head.config.join == "max"
+    join = tf.math.segment_max if largest else tf.math.segment_mean
+    return {name: join(value, rows) for name, value in outputs.items()}
 
 
 def _embedding(context: inputs.ServingContext) -> dict[str, inputs.Signature]:

@@ -42,6 +42,22 @@ FLAGS = (
         False,
         "read no labels of the train file: its text is for a teacher to label",
     ),
+    Flag(
+        "windows",
+        int,
+        None,
+        "single texts: read a text that is longer than --max_length in up to so many windows of "
+        "this length, whose outputs the head joins; default: longer texts are cut",
+        least=2,
+    ),
+    Flag(
+        "window_overlap",
+        int,
+        None,
+        "the number of tokens that two neighboring windows share; default: a quarter of the text "
+        "of a window",
+        least=0,
+    ),
 )
 
 
