@@ -151,21 +151,25 @@ def _losses(kind, outputs):
     return tf.nn.sigmoid_cross_entropy_with_logits(flags, outputs)
 
 
+@pytest.mark.slow
 def test_buckets_have_texts_of_as_many_windows_and_change_no_prediction(tmp_path):
     folder = shards(tmp_path)
     shapes, found = {}, {}
     for buckets in ((), (4, 6)):
         resolved, source = opened(folder, config(bucket_lengths=buckets))
         model = Model(resolved)
-        shapes[buckets], found[buckets] = [], []
+        shapes[buckets], found[buckets] = [], {}
         for batch in source.dataset(2):
             shapes[buckets].append(tuple(batch["token_ids"].shape))
-            batch = model.prepare(batch)
-            found[buckets].append(model.predictions(batch)["probabilities"].numpy())
+            made = model.predictions(model.prepare(batch))["probabilities"].numpy()
+            for row, weight, each in zip(batch["row"], batch["example_weights"], made, strict=True):
+                if weight:
+                    found[buckets][int(row)] = each
     assert shapes[()] == [(2, 3, 8)] * 3
-    # The longest text of each pair has 9, 40 and 7 tokens; windows have 8 with their marks.
-    assert shapes[4, 6] == [(2, 2, 8), (2, 3, 8), (2, 2, 8)]
-    np.testing.assert_allclose(np.concatenate(found[()]), np.concatenate(found[4, 6]), atol=1e-6)
+    # Texts of up to 4 tokens with their marks; of 6; of a window; of two; and of three.
+    assert sorted(shapes[4, 6]) == [(2, 1, 4), (2, 1, 6), (2, 1, 8), (2, 2, 8), (2, 3, 8)]
+    for row in range(6):
+        np.testing.assert_allclose(found[()][row], found[4, 6][row], atol=1e-6)
 
 
 def test_buckets_group_the_training_examples_by_their_tokens(tmp_path):
@@ -216,16 +220,17 @@ def test_what_cannot_join_windows_is_refused(tmp_path):
     with pytest.raises(ValueError, match="join"):
         config(join="median")
     resolved, source = opened(folder, config())
-    states = dataclasses.replace(resolved.recipe, layer_states="somewhere")
+    states = dataclasses.replace(resolved.recipe, layer_states="some", freeze_encoder=True)
     with pytest.raises(UserError, match="texts in windows, and recipe.layer_states"):
         source.check(dataclasses.replace(resolved, recipe=states))
     with pytest.raises(UserError, match="windows are trained and scored by themselves"):
         Mixture([source], resolved)
-    with pytest.raises(UserError, match="cannot be read together: .*windows"):
-        ShardDataset([folder, alone], resolved, "train", training=True)
+    other = shards(tmp_path / "other", windows=2)
+    with pytest.raises(UserError, match="cannot be read together: windows 3 in .* 2 in"):
+        ShardDataset([folder, other], resolved, "train", training=True)
 
 
 def test_the_overlap_is_a_quarter_unless_given(tmp_path):
     folder = shards(tmp_path, window_overlap=None)
-    task = open_shards(folder, "train").task
+    task = ShardDataset(folder, config(), "train", training=True).task
     assert (task.windows, task.window_overlap) == (3, 1)

@@ -44,8 +44,9 @@ def rows(number, seed):
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("pair", [False, True], ids=["single", "pair"])
-def test_the_server_answers_what_predict_writes(tmp_path, pair):
+@pytest.mark.parametrize("kind", ["single", "pair", "windows"])
+def test_the_server_answers_what_predict_writes(tmp_path, kind):
+    pair, windows = kind == "pair", {"windows": 3, "window_overlap": 4} if kind == "windows" else {}
     converted_model.write(huggingface.read(GOLDEN), tmp_path / "pretrained")
     test = rows(35, seed=1)
     for name, part in {"train": rows(64, seed=0), "test": test}.items():
@@ -57,7 +58,7 @@ def test_the_server_answers_what_predict_writes(tmp_path, pair):
         **({"text_pair_column": "second"} if pair else {}),
         train_file=tmp_path / "train.jsonl", test_file=tmp_path / "test.jsonl",
         tokenizer=tmp_path / "pretrained" / "tokenizer", output=tmp_path / "shards",
-        max_length=20,
+        max_length=20, **windows,
     )  # fmt: skip
     (tmp_path / "config.yaml").write_text(
         "name: served\nobjectives: [{type: classification}]\n"

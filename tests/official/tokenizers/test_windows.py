@@ -143,3 +143,47 @@ def test_sizes_that_cannot_be_are_refused(sizes, words):
     with pytest.raises(UserError, match=words):
         windows.check(ONE, *sizes)
     windows.check(ONE, 13, 1, 9)
+
+
+LEFT = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2, pairs=PairForm(cut_side="left"))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "count", "expected"),
+    [
+        # tokenizers 0.22: a to j, max_length 6, stride 2: abcd, cdef, efgh, ghij.
+        (ONE, 9, ["abcd", "cdef", "efgh", "ghij"]),
+        (ONE, 3, ["abcd", "cdef", "efgh"]),
+        (LEFT, 3, ["cdef", "efgh", "ghij"]),
+        (ONE, 1, ["abcd"]),
+    ],
+)
+def test_windows_of_a_text_are_those_of_the_hub(tokenizer, count, expected):
+    texts = tf.ragged.constant([[], list(range(97, 107)), [110, 111]], tf.int32)
+    reading = windows.TextWindows(count, overlap=2, max_length=6)
+    token_ids, numbers = reading.pack(texts, tokenizer)
+    rows = token_ids.to_list()
+    assert {(row[0], row[-1]) for row in rows} == {(1, 2)}
+    assert ["".join(map(chr, row[1:-1])) for row in rows] == ["", *expected, "no"]
+    assert numbers.numpy().tolist() == [0, *[1] * len(expected), 2]
+
+
+def test_the_last_window_of_a_text_is_short():
+    texts = tf.ragged.constant([list(range(97, 106))], tf.int32)
+    token_ids, _ = windows.TextWindows(9, overlap=2, max_length=6).pack(texts, ONE)
+    parts = ["".join(map(chr, row[1:-1])) for row in token_ids.to_list()]
+    assert parts == ["abcd", "cdef", "efgh", "ghi"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ((2, 4, 6), "window_overlap: 4: a window of 6 tokens has room for 4 .* from 0 to 3"),
+        ((2, -1, 6), "window_overlap: -1"),
+        ((2, 0, 2), "window_overlap: 0: a window of 2 tokens has room for 0"),
+    ],
+)
+def test_windows_that_do_not_advance_are_refused(sizes, words):
+    with pytest.raises(UserError, match=words):
+        windows.TextWindows(*sizes).check(ONE)
+    windows.TextWindows(2, 3, 6).check(ONE)

@@ -111,6 +111,12 @@ SEQUENCES = (
     KernelRankingConfig(loss="pointwise"),
     MultipleChoiceConfig(pooling="mean"),
 )
+# Of texts in windows.
+WINDOWS = (
+    ClassificationConfig(num_labels=3, join="max"),
+    MultiLabelConfig(num_labels=3, pooling="mean"),
+    RegressionConfig(pooling="first"),
+)
 VECTORS = SentenceEmbeddingConfig(
     pooling="mean,max,last", symmetric=True, sizes=(2, 4), projection=Projection(size=4)
 )
@@ -171,6 +177,7 @@ CASES = {
     ),
     "albert_heads": Case(ALBERT, HEADS),
     "bert_sequences": Case(BERT, (*SEQUENCES, VECTORS, SPARSE), ("sequences",)),
+    "bert_windows": Case(BERT, WINDOWS, ("sequences", "windows_mask")),
     "deberta": Case(DEBERTA, PAIRS),
     "deberta_v1": Case(DEBERTA_V1, PAIRS),
     "modern": Case(
@@ -316,6 +323,8 @@ def sequences() -> dict[str, np.ndarray]:
         "text_mask": real & (np.arange(T) != 2),
         "answer": np.array([1, 0], "int32"),
         "label": np.array([2, 0], "int32"),
+        "label_flags": np.array([[0, 1, 1], [1, 0, 0]], "int32"),
+        "score": np.array([0.5, -1], "float32"),
         "grades": np.array([[0.5, 2], [1, 0]], "float32"),
         "documents_mask": np.array([[True, True], [True, True]]),
         "example_weights": np.array([1, 0.5], "float32"),
@@ -325,7 +334,10 @@ def sequences() -> dict[str, np.ndarray]:
 def batch_of(case: Case) -> dict[str, tf.Tensor]:
     """Returns the batch of a case."""
     if "sequences" in case.fields:
-        return {name: tf.constant(value) for name, value in sequences().items()}
+        given = sequences()
+        if "windows_mask" in case.fields:
+            given["windows_mask"] = np.array([[True, False], [True, True]])
+        return {name: tf.constant(value) for name, value in given.items()}
     rng = np.random.default_rng(2)
     given = rows(left=case.encoder.type == "transformer_xl")
     characters = rng.integers(1, 200, (2, B, T, 50)).astype("int32")
