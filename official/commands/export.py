@@ -123,9 +123,10 @@ def main(argv: list[str]) -> None:
     if FLAGS.format != "saved_model":
         print(f"wrote {exported.file}: `tokens` takes ids of rows of up to {length} tokens")
         return
+    from official.saving import task_file
     from official.serving.signatures import table
 
-    takes = table.described(exported.signature)
+    takes = table.described(exported.signature, task_file.read(FLAGS.model_dir))
     print(f"wrote {FLAGS.output}: serving_default takes {takes} {length} tokens")
     if FLAGS.data:
         results = precision.compare_metrics(

@@ -30,13 +30,12 @@ HEADS = tuple(dict.fromkeys(_MEANS))
 WINDOWED = ("span_answer", "token_classification")
 # What decides the predictions, in the config of a head and in `task.json`.
 _HEAD_KEYS = (
-    *("labels", "num_labels", "thresholds", "join"),
+    *("labels", "num_labels", "thresholds"),
     *("form", "candidates", "max_answer_length", "n_best", "null_threshold", "threshold"),
 )
 _TASK_KEYS = (
     *("name", "kind", "pair", "labels", "best", "blank", "no_answers"),
     *("doc_stride", "max_query_length", "span_bounds", "split_words"),
-    *("windows", "window_overlap"),
     *("choice_first", "max_choice_length"),
 )
 

@@ -148,7 +148,7 @@ class Predictor:
 
         Args:
           texts: any number of texts, or of pairs of texts (tuples or lists), if the model takes
-            pairs. Texts longer than `max_length` are cut.
+            pairs. Texts longer than `max_length` are cut, or read in the windows of the training.
           second: the second text of each pair, if `texts` are the first ones.
           batch_size: the number of texts in a batch. Texts of similar length share a batch.
           task: the name of the head, for a model of several tasks.

@@ -153,7 +153,9 @@ def _lengths(parsed: Parsed, limits: Limits) -> dict[str, tf.Tensor]:
         if limits.windows:
             counts = _counts(lengths)
             wrong = (counts < 1) | (counts > limits.windows)
-            found[f"sequence_lengths: not from 1 to {limits.windows} windows"] = tf.reduce_any(wrong)
+            found[f"sequence_lengths: not from 1 to {limits.windows} windows"] = tf.reduce_any(
+                wrong
+            )
         if limits.sequences:
             other = tf.reduce_any(_counts(lengths) != limits.sequences)
             found[f"sequence_lengths: not {limits.sequences} sequences"] = other

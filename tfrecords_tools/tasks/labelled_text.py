@@ -116,9 +116,7 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
 
     @override
     def examples(self) -> Make["UsableRow", SplitCounts]:
-        pack: _Pack = functools.partial(
-            _cut, parts=_parts(self.task), max_length=self.max_length
-        )
+        pack: _Pack = functools.partial(_cut, parts=_parts(self.task), max_length=self.max_length)
         if (reading := self._windows) is not None:
             pack = functools.partial(_in_windows, reading=reading)
         return functools.partial(_examples, task=self.task, pack=pack)
@@ -268,7 +266,9 @@ def _in_windows(
         token_ids, numbers = reading.pack(ids, tokenizer)
     rows = np.split(token_ids.values.numpy(), token_ids.row_splits[1:-1].numpy())
     lengths = np.diff(splits)
-    for number, own in itertools.groupby(zip(numbers.numpy(), rows, strict=True), lambda row: row[0]):
+    for number, own in itertools.groupby(
+        zip(numbers.numpy(), rows, strict=True), lambda row: row[0]
+    ):
         packed = [row for _, row in own]
         sizes = list(map(len, packed))
         example = {"token_ids": np.concatenate(packed), "segment_lengths": sizes}

@@ -108,6 +108,7 @@ def export(
         )
     context, *_ = saved_model.restore(model_dir, checkpoint, max_length, task=task, groups=False)
     onnx.check(context)
+    saved_model.warn_of_windows(context, "onnx")
     source, outputs = _described(folder, context)
     variables = context.model.variables_by_path()
     try:

@@ -19,7 +19,7 @@ from official.serving.signatures import fill_mask, sparse, table, texts
 from official.serving.signatures.inputs import ServingContext, bounded
 from official.tasks import KINDS
 from official.utils import atomic, paths
-from official.utils.errors import UserError
+from official.utils.errors import UserError, warn
 from official.utils.paths import AnyPath
 
 LABELS = "labels.txt"
@@ -118,6 +118,7 @@ def restore_for_ids(
       UserError: as in `export`; the model has no signature `tokens`.
     """
     context, kind, _ = restore(model_dir, checkpoint, max_length, task=task, groups=False)
+    warn_of_windows(context, form)
     signatures = kind.signatures(context)
     if _TOKENS not in signatures:
         raise UserError(
@@ -129,6 +130,17 @@ def restore_for_ids(
     if context.filler is not None:
         kept[fill_mask.TOKENS] = fill_mask.signatures(context)[fill_mask.TOKENS]
     return context, kept
+
+
+def warn_of_windows(context: ServingContext, form: str) -> None:
+    """Says that a file that takes ids has the outputs of a window, if the model joins several."""
+    if count := context.task.get("windows"):
+        warn(
+            f"--format={form}: the model reads texts in up to {count} windows of "
+            f"{context.max_length} tokens that share {context.task.get('window_overlap')}, and the "
+            "file has the outputs of one: cut texts and join the outputs outside, or export a "
+            "SavedModel"
+        )
 
 
 def check_name(output: str | os.PathLike) -> None:

@@ -16,7 +16,8 @@ An ELMo without a head, or with the layer mix of a head, also has the signatures
 `texts.word_signatures`. A model with a masked LM also has those of `fill_mask`.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -69,11 +70,13 @@ def served(config: configs.ResolvedConfig, model: Model) -> tuple[Signatures, Ob
     return texts, None
 
 
-def described(default: str) -> str:
-    """Returns a description of the inputs of a default signature."""
+def described(default: str, task: Mapping[str, Any]) -> str:
+    """Returns a description of the inputs of a default signature, of a model of a task."""
     modules = map(module_of, _KINDS)
     module = next(module for module in modules if default in module.DEFAULT)
-    return f"{module.DEFAULT[default]}, {module.LONG}"
+    count = task.get("windows") if default == "single" else None
+    long = f"read in up to {count} windows of" if count else module.LONG
+    return f"{module.DEFAULT[default]}, {long}"
 
 
 def make(

@@ -185,7 +185,10 @@ def test_buckets_group_the_training_examples_by_their_tokens(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"window_overlap": 6}, "--window_overlap=6: a window of 8 tokens has room for 6 .* 0 to 5"),
+        (
+            {"window_overlap": 6},
+            "--window_overlap=6: a window of 8 tokens has room for 6 .* 0 to 5",
+        ),
         ({"window_overlap": -1}, "--window_overlap=-1"),
         ({"windows": 1}, "--windows=1: at least 2"),
         ({"windows": None}, "--window_overlap is for windows: add --windows"),
