@@ -256,15 +256,15 @@ def _windows(shards: Shards, config: configs.Config) -> None:
     """Checks that the objectives join the outputs of texts in windows, and have some to join."""
     folder = shards.folder
     for i, objective in enumerate(config.objectives):
-        head = isinstance(objective, PooledConfig)
-        if shards.windows and not head and not isinstance(objective, DistillationConfig):
+        if shards.windows and not isinstance(objective, PooledConfig | DistillationConfig):
             raise UserError(
                 f"{folder} has texts in windows, and objectives.{i}: {objective.type} does not "
                 "join them: make the shards again without --windows, or remove the objective"
             )
-        if not shards.windows and head and objective.join is not None:
+        join = objective.join if isinstance(objective, PooledConfig) else None
+        if not shards.windows and join is not None:
             raise UserError(
-                f"{folder} has no texts in windows, which objectives.{i}.join: {objective.join} "
+                f"{folder} has no texts in windows, which objectives.{i}.join: {join} "
                 "is for: make the shards again with build_task_shards --windows, or remove join"
             )
     if shards.windows and config.recipe.layer_states:

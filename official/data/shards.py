@@ -128,7 +128,7 @@ class Shards:
     @property
     def windows(self) -> int | None:
         """The largest number of windows of a text; None = an example is no text in windows."""
-        return self.task and self.task.windows
+        return self.task.windows if self.task else None
 
     @property
     def num_examples(self) -> int:

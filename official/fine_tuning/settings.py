@@ -88,8 +88,8 @@ class Settings:
         Raises:
           UserError: texts of this kind are not read in windows of that many tokens.
         """
-        given = {"windows": self.windows, "window_overlap": self.window_overlap}
-        given = {name: value for name, value in given.items() if value is not None}
+        values = {"windows": self.windows, "window_overlap": self.window_overlap}
+        given = {name: value for name, value in values.items() if value is not None}
         for name in given:
             if name not in KINDS[kind].flags:
                 raise UserError(

@@ -62,7 +62,7 @@ class Limits:
             tokens=content.max_length,
             targets=max((task.max_target_length or 0 for task in tasks), default=0),
             sequences=(single and single.sequences or {}).get(split),
-            windows=single and single.windows,
+            windows=single.windows if single else None,
             parts=content.segments.packing if content.segments else 1,
         )
 

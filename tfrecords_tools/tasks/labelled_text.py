@@ -87,10 +87,12 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
         if self.window_overlap is None:
             room = self.max_length - pair_packing.num_specials(1, self.tokenizer)
             self.window_overlap = room // 4
-        self._windows.check(self.tokenizer, "--window_overlap=")
+        if (reading := self._windows) is not None:
+            reading.check(self.tokenizer, "--window_overlap=")
 
     @property
     def _windows(self) -> TextWindows | None:
+        """How texts are read; None = longer ones are cut."""
         if self.windows is None:
             return None
         return TextWindows(self.windows, self.window_overlap or 0, self.max_length)
@@ -248,7 +250,7 @@ def _cut(
     for i in range(0, len(texts), parts):
         segments = ids[i : i + parts]
         token_ids, segment_lengths = pair_packing.pack_arrays(segments, tokenizer, max_length)
-        example = {"token_ids": token_ids, "segment_lengths": segment_lengths}
+        example: Example = {"token_ids": token_ids, "segment_lengths": segment_lengths}
         if words is not None:
             own = words[i : i + parts]
             example |= pair_packing.pack_word_arrays(own, max_length, pairs=tokenizer.pairs)
@@ -265,14 +267,12 @@ def _in_windows(
         ids = tf.RaggedTensor.from_row_splits(values, splits)
         token_ids, numbers = reading.pack(ids, tokenizer)
     rows = np.split(token_ids.values.numpy(), token_ids.row_splits[1:-1].numpy())
-    lengths = np.diff(splits)
-    for number, own in itertools.groupby(
-        zip(numbers.numpy(), rows, strict=True), lambda row: row[0]
-    ):
+    windows_of = itertools.groupby(zip(numbers.numpy(), rows, strict=True), lambda pair: pair[0])
+    for (_, own), length in zip(windows_of, np.diff(splits), strict=True):
         packed = [row for _, row in own]
         sizes = list(map(len, packed))
         example = {"token_ids": np.concatenate(packed), "segment_lengths": sizes}
-        yield example | {"sequence_lengths": sizes}, bool(lengths[number] > limit)
+        yield example | {"sequence_lengths": sizes}, bool(length > limit)
 
 
 def _examples(
