@@ -33,7 +33,7 @@ def python(name: str) -> str:
       name: `hf` (PyTorch and transformers), `hf5` (PyTorch, transformers 5 and
         sentence-transformers), `tfm` (tf-models-official), `tfa` (tensorflow-addons), `tokenizers`
         (tokenizers, nanotoken and gigatoken), `encoding` (sentence-transformers with ONNX Runtime,
-        and fastembed), `vectors` (faiss, usearch and hnswlib) or `model2vec`.
+        and fastembed), `vectors` (faiss, usearch and hnswlib), `setfit` or `model2vec`.
         `GARDEN_<NAME>_PYTHON` names another Python that has them.
     """
     if named := os.environ.get(f"GARDEN_{name.upper()}_PYTHON"):

@@ -12,9 +12,10 @@ import argparse
 import dataclasses
 import os
 import re
+import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import environments
@@ -95,35 +96,54 @@ def main() -> None:
 
 def measure(run: Run, folder: Path, model_dir: Path) -> tuple[float, float]:
     """Trains a few steps; returns what the run said and what was measured, in bytes."""
-    steps = f"--override=recipe.steps={_STEPS}"
+    output, usage = train(run, folder, model_dir, environments.variables())
+    found = _ESTIMATE.search(output)
+    if found is None:
+        sys.exit(f"error: {run.name} says nothing of its memory:\n{output[-3000:]}")
+    number, unit = found.groups()
+    return float(number.replace(",", "")) * {"MB": 1e6, "GB": 1e9}[unit], usage.ru_maxrss * 1024
+
+
+def train(
+    run: Run, folder: Path, model_dir: Path, environment: Mapping[str, str], steps: int = _STEPS
+) -> tuple[str, resource.struct_rusage]:
+    """Runs `garden train`, whose data are made first; returns its output and what it took.
+
+    Args:
+      run: the run.
+      folder: the folder of the demo's corpus, in which the data are made once.
+      model_dir: a new folder.
+      environment: the environment variables of the process.
+      steps: the number of steps.
+    """
+    initial: Path | str = ""
     if run.config.startswith("finetune/"):
-        data = _pairs(folder)
-        more = [f"--init={_MODEL}", "--override=recipe.epochs=0.05"]
+        data, initial = _pairs(folder), _MODEL
     elif run.config == "smoke/classification_demo":
-        data = _task(folder)
-        initial = folder / "initial"
+        data, initial = _task(folder), folder / "initial"
         if not initial.exists():
-            text = _shards(run, folder, "smoke/bert_demo")
-            _train(Run("smoke/bert_demo"), text, initial, steps)
-        more = [f"--init={initial}", "--override=recipe.epochs=0.1"]
+            demo = Run("smoke/bert_demo")
+            text = _shards(run, folder, demo.config)
+            _train(demo, text, initial, environments.variables(), steps)
     else:
         data = _shards(run, folder, run.config)
-        more = [steps]
-    return _train(run, data, model_dir, *more)
+    more = [f"--init={initial}", "--override=recipe.epochs=0"] if initial else []
+    return _train(run, data, model_dir, environment, steps, *more)
 
 
-def _train(run: Run, data: Path, model_dir: Path, *more: str) -> tuple[float, float]:
-    """Runs `garden train`; returns its estimate and its largest memory, in bytes."""
+def _train(
+    run: Run, data: Path, model_dir: Path, environment: Mapping[str, str], steps: int, *more: str
+) -> tuple[str, resource.struct_rusage]:
     words = [
         sys.executable, "-m", "official.commands.garden", "train", "--noevaluate",
         f"--config=configs/{run.config}.yaml", f"--data={data}", f"--model_dir={model_dir}",
-        "--override=recipe.precision=float32", *more,
+        "--override=recipe.precision=float32", f"--override=recipe.steps={steps}", *more,
         *(f"--override={each}" for each in run.overrides),
     ]  # fmt: skip
     process = subprocess.Popen(
         words,
         cwd=environments.ROOT,
-        env=environments.variables(),
+        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -131,11 +151,9 @@ def _train(run: Run, data: Path, model_dir: Path, *more: str) -> tuple[float, fl
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    found = _ESTIMATE.search(output)
-    if process.returncode or found is None:
+    if process.returncode:
         sys.exit(f"error: {' '.join(words)}:\n{output[-3000:]}")
-    number, unit = found.groups()
-    return float(number.replace(",", "")) * {"MB": 1e6, "GB": 1e9}[unit], usage.ru_maxrss * 1024
+    return output, usage
 
 
 def _tokenizer(name: str, folder: Path) -> Path:
