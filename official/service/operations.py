@@ -14,6 +14,7 @@ from typing_extensions import TypedDict, override
 
 from official.evaluation.sparse_vectors import SparseVectors
 from official.saving import served_model
+from official.serving import zero_shot
 from official.serving.exported_model import ExportedModel
 from official.serving.generation import mask_filler
 from official.serving.loaded_model import LoadedModel
@@ -207,6 +208,58 @@ class Classify(_OfHeads):
     @override
     def run(self, model: Model, items: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
         found = model.classify(items, batch_size=BATCH_SIZE, task=self.task)
+        return [label._asdict() for label in found]
+
+
+class ZeroShot(Operation):
+    """The label of each text among those of the request, by a model of textual entailment."""
+
+    NAME, METHOD, RESULT = "zero_shot", "classify", Label
+
+    texts: Texts
+    labels: list[str] = Field(description="The names of the classes.")
+    hypothesis: str = Field(
+        default=zero_shot.HYPOTHESIS, description="With {} in the place of a name."
+    )
+    several: bool = Field(default=False, description="Whether a text may have several labels.")
+    task: Task = None
+
+    @override
+    @classmethod
+    def served(cls, model: Model) -> bool:
+        return isinstance(model, LoadedModel) and bool(cls._tasks(model))
+
+    @override
+    @classmethod
+    def examples(cls, model: Model) -> list[Operation]:
+        assert isinstance(model, LoadedModel)  # see `served`
+        tasks = cls._tasks(model)
+        return [cls(texts=["a text"], labels=["a label"], task=task or None) for task in tasks]
+
+    @staticmethod
+    def _tasks(model: LoadedModel) -> list[str]:
+        """Returns the names of the heads of textual entailment; that of an only head is ""."""
+        heads = model.config.of_types("classification")
+        return [head.task for head in heads if zero_shot.entails(head.labels)]
+
+    @override
+    def items(self) -> Sequence[tuple[str, str]]:
+        return zero_shot.pairs(self.texts, self.labels, self.hypothesis)
+
+    @override
+    def settings(self) -> Hashable:
+        return self.task
+
+    @override
+    def run(self, model: Model, items: Sequence[tuple[str, str]]) -> Sequence[np.ndarray]:
+        assert isinstance(model, LoadedModel)  # see `served`
+        return list(model.entailment(items, BATCH_SIZE, self.task))
+
+    @override
+    def finish(self, model: Model, results: Sequence[np.ndarray]) -> Sequence[Mapping[str, Any]]:
+        assert isinstance(model, LoadedModel)
+        logits = np.array(results, np.float32)
+        found = model.entailed(logits, self.labels, self.several, self.task)
         return [label._asdict() for label in found]
 
 
@@ -435,7 +488,7 @@ def _together(**lists: Sequence[Any]) -> list[tuple]:
 
 
 OPERATIONS: tuple[type[Operation], ...] = (
-    Embed, EmbedSparse, Classify, Score, Rank, Tag, Answer, Choose, FillMask, Generate,
+    Embed, EmbedSparse, Classify, ZeroShot, Score, Rank, Tag, Answer, Choose, FillMask, Generate,
 )  # fmt: skip
 
 

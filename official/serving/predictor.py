@@ -170,7 +170,11 @@ class Predictor:
         if labels is not None:
             if second is not None:
                 raise UserError("classify: labels are chosen for single texts: leave out `second`")
-            return self._entailed(head, texts, labels, hypothesis, several, batch_size)
+            first = served_model.pairs(texts, None)
+            if len(first) == 2:
+                raise UserError("classify: labels are chosen for single texts, not for pairs")
+            pairs = zero_shot.pairs(first[0], labels, hypothesis)
+            return self.entailed(self.entailment(pairs, batch_size, task), labels, several, task)
         if several or hypothesis != zero_shot.HYPOTHESIS:
             raise UserError(
                 "classify: hypothesis and several are for labels that you give: add labels=[...]"
@@ -185,34 +189,49 @@ class Predictor:
         chosen = [label.decode() for label in outputs.get("label", ())]
         return list(map(Label, chosen, probabilities))
 
-    def _entailed(
-        self,
-        head: Objective,
-        texts: Sequence,
-        labels: Sequence[str],
-        hypothesis: str,
-        several: bool,
-        batch_size: int,
+    def entailment(
+        self, pairs: Sequence[tuple[str, str]], batch_size: int = 32, task: str | None = None
+    ) -> np.ndarray:
+        """Returns the logits of a model of textual entailment, float32 [N, C].
+
+        Args:
+          pairs: a text and a hypothesis each, [N]; see `official.serving.zero_shot.pairs`.
+          batch_size: the number of pairs in a batch.
+          task: as in `classify`.
+
+        Raises:
+          UserError: the model has no label of entailment.
+        """
+        head = self._objective("classify", task)
+        self._entailment_labels(head)
+        columns = served_model.pairs(pairs, None)
+        return self._rows(head, columns, batch_size, _PAIR_LOGITS).get("logits", _NO_ROWS)
+
+    def entailed(
+        self, logits: np.ndarray, labels: Sequence[str], several: bool, task: str | None = None
     ) -> list[Label] | list[Labels]:
-        """Chooses among `labels` by a model of textual entailment; see `classify`."""
-        if head.config.type != "classification":
-            raise UserError(f"classify: labels need a classification, not {head.config.type}")
-        entailment = zero_shot.Entailment.of(head.config.labels)
-        hypotheses = zero_shot.hypotheses(labels, hypothesis)
-        first = served_model.pairs(texts, None)
-        if len(first) == 2:
-            raise UserError("classify: labels are chosen for single texts, not for pairs")
-        pairs = [[text for text in first[0] for _ in labels], hypotheses * len(first[0])]
-        rows = self._rows(head, pairs, batch_size, _PAIR_LOGITS)
-        if not rows:
+        """Chooses the labels of texts by what `entailment` says; see `classify`.
+
+        Args:
+          logits: of each text and each label in turn, [N * K, C].
+          labels: the names of the K classes.
+          several: whether a text may have any number of them.
+          task: as in `classify`.
+        """
+        decide = self._entailment_labels(self._objective("classify", task))
+        if not len(logits):
             return []
-        shape = len(first[0]), len(labels), -1
-        found = entailment.probabilities(rows["logits"].reshape(shape), several)
+        found = decide.probabilities(logits.reshape(-1, len(labels), logits.shape[1]), several)
         probabilities = [dict(zip(labels, row.tolist(), strict=True)) for row in found]
         if several:
             chosen = [tuple(itertools.compress(labels, row >= _HAS)) for row in found]
             return list(map(Labels, chosen, probabilities))
         return [Label(labels[i], p) for i, p in zip(found.argmax(1), probabilities, strict=True)]
+
+    def _entailment_labels(self, head: Objective) -> zero_shot.Entailment:
+        if head.config.type != "classification":
+            raise UserError(f"classify: labels need a classification, not {head.config.type}")
+        return zero_shot.Entailment.of(head.config.labels)
 
     def score(
         self,

@@ -17,6 +17,7 @@ from official.utils.errors import UserError
 
 HYPOTHESIS = "This example is {}."
 _PLACE = "{}"
+_YES = "entail"  # what the name of its label begins with
 
 
 class Entailment(NamedTuple):
@@ -41,7 +42,7 @@ class Entailment(NamedTuple):
           UserError: no label begins so.
         """
         names = [label.lower() for label in labels]
-        yes = _first(names, "entail")
+        yes = _first(names, _YES)
         if yes is None:
             raise UserError(
                 "classify: labels are chosen by a model of textual entailment, with a label "
@@ -66,6 +67,17 @@ class Entailment(NamedTuple):
             both = logits[:, :, [self.no, self.yes]]
             return scipy.special.softmax(both, axis=-1)[:, :, 1]
         return scipy.special.softmax(logits[:, :, self.yes], axis=-1)
+
+
+def entails(labels: Sequence[str]) -> bool:
+    """Whether the labels of a model are those of textual entailment; see `Entailment.of`."""
+    return _first([label.lower() for label in labels], _YES) is not None
+
+
+def pairs(texts: Sequence[str], labels: Sequence[str], template: str) -> list[tuple[str, str]]:
+    """Returns each text with the hypothesis of each class, the classes of a text in turn."""
+    every = hypotheses(labels, template)
+    return [(text, hypothesis) for text in texts for hypothesis in every]
 
 
 def hypotheses(labels: Sequence[str], template: str) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 
 from official.utils import sockets
 from official.utils.errors import UserError
+from tests.official.serving import test_predictor
 from tests.official.web import models
 
 pytest.importorskip("fastapi", reason="FastAPI (requirements-dev.txt) is not installed")
@@ -299,6 +300,29 @@ def test_several_labels_are_no_ranks(tmp_path):
         ):
             message = client.refused(404, path, body)
             assert "which answers POST /api/embed, /api/classify; /openapi.json" in message
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_labels_without_training(tmp_path):
+    """Pairs of all requests share batches; an ordinary classification has no such address."""
+    head = {"type": "classification", "labels": ["contradiction", "entailment"]}
+    model = test_predictor.load(tmp_path, head)
+    labels = ["a dog", "the mat", "a cat"]
+    with served(model) as client:
+        assert client.send("/info")[1]["operations"] == ["embed", "classify", "zero_shot"]
+        for more in ({}, {"several": True}, {"hypothesis": "the {} sat"}):
+            expected = plain(model.classify(TEXTS[:2], labels=labels, **more))
+            alike(client.results("zero_shot", texts=TEXTS[:2], labels=labels, **more), expected)
+        assert client.results("zero_shot", texts=[], labels=labels) == []
+        # Each label of each text counts.
+        client.refused(413, "/api/zero_shot", {"texts": TEXTS, "labels": labels})
+        for body, message in (
+            ({"labels": []}, "labels: there are none"),
+            ({"labels": ["a", " "]}, "label 1 is empty"),
+            ({"labels": ["a"], "hypothesis": "none"}, "the place of the label"),
+        ):
+            assert message in client.refused(422, "/api/zero_shot", {"texts": TEXTS[:2], **body})
 
 
 @pytest.mark.slow
