@@ -99,7 +99,7 @@ def read(task: Task, split: str, path: AnyPath, pronouns: bool, bad: BadRows) ->
     from experiments import pronouns_in_clauses
     from tfrecords_tools.tasks import labelled_text
 
-    for number, (first, second), label in labelled_text.usable(task, split, path, None, bad):
+    for number, (first, second), label, _ in labelled_text.usable(task, split, path, None, bad):
         assert label is None or isinstance(label, int)
         name = None if label is None else task.labels[label]
         if not pronouns:

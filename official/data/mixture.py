@@ -135,6 +135,7 @@ class Mixture:
             for kind, ours, theirs in (
                 ("tokenizer", first.tokenizer.fingerprint[:16], source.tokenizer.fingerprint[:16]),
                 ("max_length", first.max_length, source.max_length),
+                ("weights of rows", _weighs(first), _weighs(source)),
             ):
                 if ours != theirs:
                     raise UserError(
@@ -369,6 +370,11 @@ def _share_objective(tasks: Mapping[str, Description], folders: Sequence[str]) -
         if not others:
             return True
     return False
+
+
+def _weighs(source: ShardDataset) -> bool:
+    """Returns whether the rows of a source have weights."""
+    return "row_weight" in source.fields
 
 
 def _check_texts(sources: Sequence[ShardDataset]) -> None:

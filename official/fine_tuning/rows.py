@@ -104,7 +104,10 @@ class Labeled(Examples):
     def rows(self, task: Task, split: str) -> list[labelled_text.UsableRow]:
         targets = self._targets({label: i for i, label in enumerate(task.labels)})
         pairs = zip(self, targets, strict=True)
-        return [(number, list(texts), target) for number, ((*texts, _), target) in enumerate(pairs)]
+        return [
+            labelled_text.UsableRow(number, list(texts), target)
+            for number, ((*texts, _), target) in enumerate(pairs)
+        ]
 
     @override
     def counts(self, *others: Self) -> dict[str, int]:

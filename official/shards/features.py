@@ -131,6 +131,7 @@ FEATURES: dict[str, Feature] = {
     "score": Feature(
         "float", "target of a regression; of a pair of texts, from 0 to 1; of a triple, a margin"
     ),
+    "row_weight": Feature("float", "the weight of the example in the loss of its label or score"),
     "grades": Feature(
         "floats",
         "ranking: the grade, or the score of a teacher, of each document of a list, whose other "

@@ -42,6 +42,8 @@ class Kind:
     flags: tuple[str, ...] = ()
 
 
+_OF_ROWS = ("unlabelled_train", "weight_column", "windows", "window_overlap")  # with labels, scores
+
 KINDS = {
     "classification": Kind(
         targets=("label",),
@@ -53,7 +55,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="probabilities",
         generic=True,
-        flags=("unlabelled_train", "windows", "window_overlap"),
+        flags=_OF_ROWS,
     ),
     "multi_label": Kind(
         targets=("label_flags",),
@@ -65,7 +67,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="probabilities",
         generic=True,
-        flags=("unlabelled_train", "windows", "window_overlap"),
+        flags=_OF_ROWS,
     ),
     "regression": Kind(
         targets=("score",),
@@ -77,7 +79,7 @@ KINDS = {
         signatures="official.serving.signatures.texts",
         output="score",
         generic=True,
-        flags=("unlabelled_train", "windows", "window_overlap"),
+        flags=_OF_ROWS,
     ),
     "ranking": Kind(
         targets=(),

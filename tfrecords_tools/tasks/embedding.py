@@ -173,7 +173,7 @@ def _of_columns(
     located: Iterator["Located"], task: Task, bad: BadRows
 ) -> Iterator[tuple["Row", str]]:
     """Yields the texts of each row, and its score as a part of the range, or its margin."""
-    for (number, cells, score), where in located:
+    for (number, cells, score, _), where in located:
         texts = [text for cell in cells for text in cell.split(LIST_SEPARATOR)]
         part = score if isinstance(score, float | tuple) else None
         if isinstance(part, tuple):
@@ -203,7 +203,7 @@ def _of_columns(
 def _binary(located: Iterator["Located"], task: Task) -> Iterator[tuple["Row", str]]:
     """Yields each pair with 1 if it has the positive label, else 0, and its label."""
     positive = embeddings.positive(task)
-    for (number, texts, label), where in located:
+    for (number, texts, label, _), where in located:
         if isinstance(label, int):
             yield (number, texts, float(label == positive), label), where
         else:
@@ -214,7 +214,7 @@ def _labeled(
     located: Iterator["Located"], bad: BadRows
 ) -> Iterator[tuple[int, list[str], int, str]]:
     """Yields the rows that have a label."""
-    for (number, texts, label), where in located:
+    for (number, texts, label, _), where in located:
         if isinstance(label, int):
             yield number, texts, label, where
         else:

@@ -12,14 +12,15 @@ The feature `row` is the number of the row in the file, which assigns prediction
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from typing_extensions import override
 
-from official.tasks import KINDS, Columns, Description, Task, missing_labels
+from official.tasks import GENERIC, KINDS, Columns, Description, Task, missing_labels
 from official.tasks.task import SEPARATOR
 from official.tokenizers import Tokenizer, pair_packing
 from official.tokenizers.windows import TextWindows
@@ -35,9 +36,24 @@ MAX_INFERRED_LABELS = 1000
 # What joins the labels, or the texts, of a list in JSON Lines.
 _SEPARATORS = {"multi_label": SEPARATOR, "embedding": LIST_SEPARATOR}
 
-# The number of the row, its one or two texts, and the id of its label, its score, a flag for each
-# label, the scores of a teacher, or None.
-UsableRow = tuple[int, list[str], int | float | list[int] | tuple[float, ...] | None]
+
+class UsableRow(NamedTuple):
+    """A row whose texts, label or score and weight can be used.
+
+    Attributes:
+      number: the number of the row.
+      texts: its one or two texts, or more of lists.
+      target: the id of its label, its score, a flag for each label, the scores of a teacher; None =
+        it has none.
+      weight: its weight in the loss.
+    """
+
+    number: int
+    texts: list[str]
+    target: int | float | list[int] | tuple[float, ...] | None
+    weight: float = 1.0
+
+
 # Makes of texts and a tokenizer the tokens of each row, and whether they were cut.
 _Pack = Callable[[Sequence[str], Tokenizer], Iterator[tuple[Example, bool]]]
 
@@ -49,12 +65,15 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
     Attributes:
       unlabelled_train: whether the labels of the train file are not read, and may be missing: text
         that a teacher labels.
+      weight_column: the column with the weights of the rows; None = all are 1, as those of test
+        files.
       windows: the largest number of windows of a text; None = longer texts are cut.
       window_overlap: the number of tokens that two neighboring windows share; None = a quarter of
         the text of a window.
     """
 
     unlabelled_train: bool = False
+    weight_column: str | None = None
     windows: int | None = None
     window_overlap: int | None = None
 
@@ -62,6 +81,14 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
     def prepare(self) -> None:
         self.check_max_length(_parts(self.task))
         self._check_windows()
+        columns = self.task.columns
+        if self.weight_column in (columns.text, columns.text_pair, columns.label, "") or (
+            self.weight_column and self.task.name not in GENERIC
+        ):
+            raise UserError(
+                f"--weight_column={self.weight_column}: it must be a column of its own, in files "
+                f"of --task={', '.join(GENERIC[:-1])}"
+            )
         if self.task.kind == "regression" or self.task.labels:
             return
         if self.unlabelled_train:
@@ -106,7 +133,25 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
     @override
     def parsed(self, split: str, counts: SplitCounts) -> Iterator["UsableRow"]:
         labeled = split != "train" or not self.unlabelled_train
-        return usable(self.task, split, self.files[split], self.format, counts.bad, labeled)
+        path, column = self.files[split], self.weight_column
+        if column is None or split.startswith("test"):
+            return usable(self.task, split, path, self.format, counts.bad, labeled)
+        return self._weighted(split, path, column, counts, labeled)
+
+    def _weighted(
+        self, split: str, path: AnyPath, column: str, counts: SplitCounts, labeled: bool
+    ) -> Iterator["UsableRow"]:
+        """Yields the rows of a file with weights, one of which at least is above 0."""
+        total = found = 0.0
+        given = located(self.task, split, path, self.format, counts.bad, labeled, column)
+        for row, _ in given:
+            total, found = total + row.weight, found + 1
+            yield row
+        if found and not total:
+            raise UserError(
+                f"{path}: all weights in column {column!r} are 0: nothing would be learned: give "
+                "some rows a weight above 0, or leave out --weight_column"
+            )
 
     @override
     def read(self, split: str, counts: SplitCounts, writer: Splits) -> Iterator["UsableRow"]:
@@ -121,15 +166,17 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
         pack: _Pack = functools.partial(_cut, parts=_parts(self.task), max_length=self.max_length)
         if (reading := self._windows) is not None:
             pack = functools.partial(_in_windows, reading=reading)
-        return functools.partial(_examples, task=self.task, pack=pack)
+        weighted = self.weight_column is not None
+        return functools.partial(_examples, task=self.task, pack=pack, weighted=weighted)
 
     @property
     @override
     def features(self) -> tuple[str, ...]:
         words = pair_packing.word_features(self.tokenizer)
         several = () if self.windows is None else ("sequence_lengths",)
+        weight = () if self.weight_column is None else ("row_weight",)
         targets = KINDS[self.task.kind].targets
-        return "token_ids", "segment_lengths", *several, "row", *words, *targets
+        return "token_ids", "segment_lengths", *several, "row", *weight, *words, *targets
 
     @override
     def totals(self, counts: SplitCounts) -> dict[str, Any]:
@@ -281,13 +328,17 @@ def _examples(
     counts: SplitCounts,
     task: Task,
     pack: _Pack,
+    weighted: bool = False,
 ) -> Iterator[Example]:
     """Yields the examples of some rows and counts them."""
-    packed = pack([text for _, texts, _ in rows for text in texts], tokenizer)
-    for (number, _, target), (example, was_cut) in zip(rows, packed, strict=True):
+    rows = [UsableRow(*row) for row in rows]
+    packed = pack([text for row in rows for text in row.texts], tokenizer)
+    for (number, _, target, weight), (example, was_cut) in zip(rows, packed, strict=True):
         counts.count(*example.get("sequence_lengths", [len(example["token_ids"])]))
         counts.truncated += was_cut
         example["row"] = number
+        if weighted:
+            example["row_weight"] = weight
         if target is None:
             counts.labeled = False
         elif isinstance(target, int):
@@ -331,16 +382,21 @@ def located(
     format: str | None,
     bad: BadRows,
     labeled: bool = True,
+    weight: str | None = None,
 ) -> Iterator[tuple[UsableRow, str]]:
-    """Yields the rows of `usable`, each with its place in the file, for messages."""
+    """Yields the rows of `usable`, each with its place in the file, for messages.
+
+    `weight` is the column of their weights; None = all are 1.
+    """
     columns = task.columns_for(split, tables.file_format(path, format))
     named = (columns.text, columns.text_pair, *task.negative_columns)
     text_columns = [c for c in named if c is not None]
     title_columns = [] if columns.title is None else [columns.title]
+    weight_columns = [] if weight is None else [weight]
     test = split.startswith("test")
     rows = tables.read(
         path,
-        text_columns + title_columns,
+        text_columns + title_columns + weight_columns,
         columns.label if labeled else None,
         optional=test,
         header=columns.header,
@@ -359,24 +415,41 @@ def located(
             texts = [text.replace(task.line_break, " ") for text in texts]
         label = None if cell is None else cell.strip()
         where = tables.location(path, line)
+        factor = 1.0 if weight is None else _weight(cells[-1])
         empty = [c for c, text in zip(text_columns, texts, strict=True) if not text.strip()]
         if empty and not test:
             bad("empty text", f"{where}: column {empty[0]!r} is empty")
+        elif factor is None:
+            bad(
+                "not a weight",
+                f"{where}: {cells[-1]!r} in column {weight!r} is no weight: give a number from 0 "
+                "on in all rows",
+            )
         elif not requested:
-            yield (number, texts, None), where
+            yield UsableRow(number, texts, None, factor), where
         elif label is None or (reason := labels.missing(label)):
             if labels.are_none:
-                yield (number, texts, None), where
+                yield UsableRow(number, texts, None, factor), where
             else:
                 bad.leave_out(missing_labels.WITHOUT if label is None else reason)
         elif (value := labels.value(label)) is not None:
-            yield (number, texts, value), where
+            yield UsableRow(number, texts, value, factor), where
         elif labels.are_none:
-            yield (number, texts, None), where
+            yield UsableRow(number, texts, None, factor), where
         else:
             bad(*labels.fault(label, columns.label, where))
     for note in labels.notes:
         bad.note(note)
+
+
+def _weight(cell: str) -> float | None:
+    """Returns the weight in a cell, which is stored as float32; None if there is none."""
+    try:
+        with np.errstate(over="ignore"):
+            weight = float(np.float32(cell))
+    except ValueError:
+        return None
+    return weight if 0 <= weight < math.inf else None
 
 
 def _cells_of(

@@ -226,7 +226,7 @@ def _labeled(
 ) -> Iterator[Pair]:
     """Yields rows with a label or a score."""
     plain = dataclasses.replace(task, kind=task.answers)
-    for row, texts, value in labelled_text.usable(plain, split, path, format, bad):
+    for row, texts, value, _ in labelled_text.usable(plain, split, path, format, bad):
         fields = dict(zip(task.fields, texts, strict=True))
         target = answers = None
         if isinstance(value, int):

@@ -419,6 +419,7 @@ def class_terms(
     weights: Tensor,
     class_weights: Sequence[float] = (),
     smoothing: float = 0.0,
+    loss_weights: Tensor | None = None,
 ) -> Terms:
     """Returns the `Terms` of a classification: cross-entropy and accuracy.
 
@@ -432,6 +433,7 @@ def class_terms(
         weights: [B].
         class_weights: the weight of each class; empty = all are 1.
         smoothing: the share of the target that all classes have in equal parts.
+        loss_weights: the weights of the losses, [B]; None = `weights`.
     """
     if class_weights or smoothing:
         losses = _weighted_losses(logits, labels, class_weights, smoothing)
@@ -439,7 +441,7 @@ def class_terms(
         losses = ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     hits = ops.cast(ops.equal(ops.argmax(logits, axis=-1), labels), weights.dtype)
     return Terms(
-        losses={name: ops.sum(losses * weights)},
+        losses={name: ops.sum(losses * (weights if loss_weights is None else loss_weights))},
         metrics={f"{name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
     )
 

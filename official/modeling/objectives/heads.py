@@ -271,9 +271,21 @@ class Head(Reader):
         """Returns the `predictions_of` the outputs."""
         return self.predictions_of(self.matched_outputs(batch, encoded, encoder), batch)
 
+    def loss_weights(self, batch: Batch) -> Tensor:
+        """Returns the weight of each example in the loss, with that of its row: [B]."""
+        weights = self.example_weights(batch)
+        if (given := batch.get("row_weight")) is None:
+            return weights
+        return weights * ops.cast(given, weights.dtype)
+
+    @override
+    def matched_weights(self, batch: Batch, positions: str = "real") -> Tensor:
+        del positions
+        return self.loss_weights(batch)
+
     @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
-        return self.with_penalty_weight({self.name: ops.sum(self.example_weights(batch))})
+        return self.with_penalty_weight({self.name: ops.sum(self.loss_weights(batch))})
 
 
 def joined(outputs: Tensor, real: Tensor, how: str | None) -> Tensor:
@@ -316,7 +328,7 @@ class Classification(LabelsHead):
     @override
     def weight_sums(self, batch: Batch) -> dict[str, Tensor]:
         """See `base.Objective`; with weights of classes, the sum of those of the labels."""
-        weights = self.example_weights(batch)
+        weights = self.loss_weights(batch)
         labels = batch.get(self.config.field("label"))
         if labels is not None:
             weights = base.times_class_weights(weights, labels, self.config.factors)
@@ -336,6 +348,7 @@ class Classification(LabelsHead):
             self.example_weights(batch),
             self.config.factors,
             self.config.label_smoothing,
+            self.loss_weights(batch),
         )
         return self.with_penalty(terms, batch)
 
@@ -361,10 +374,10 @@ class Regression(Head):
         weights = self.example_weights(batch)
         scores = self.matched_outputs(batch, encoded, encoder, rng=rng)[:, 0]
         errors = scores - self.as_loss(batch[self.config.field("score")])
-        squared = ops.sum(ops.square(errors) * weights)
+        squared = ops.square(errors)
         terms = base.Terms(
-            losses={self.name: squared},
-            metrics={f"{self.name}_squared_error": (squared, ops.sum(weights))},
+            losses={self.name: ops.sum(squared * self.loss_weights(batch))},
+            metrics={f"{self.name}_squared_error": (ops.sum(squared * weights), ops.sum(weights))},
         )
         return self.with_penalty(terms, batch)
 
@@ -398,7 +411,7 @@ class MultiLabel(LabelsHead):
         same = ops.equal(ops.cast(logits > 0, flags.dtype), flags)
         hits = ops.mean(ops.cast(same, weights.dtype), axis=-1)
         terms = base.Terms(
-            losses={self.name: ops.sum(losses * weights)},
+            losses={self.name: ops.sum(losses * self.loss_weights(batch))},
             metrics={f"{self.name}_accuracy": (ops.sum(hits * weights), ops.sum(weights))},
         )
         return self.with_penalty(terms, batch)

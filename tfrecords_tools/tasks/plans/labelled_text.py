@@ -43,6 +43,13 @@ FLAGS = (
         "read no labels of the train file: its text is for a teacher to label",
     ),
     Flag(
+        "weight_column",
+        str,
+        None,
+        "texts with labels or scores: name or index of the column with the weight of the row in "
+        "the loss, 0 or more; test files need none",
+    ),
+    Flag(
         "windows",
         int,
         None,
