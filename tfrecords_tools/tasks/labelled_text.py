@@ -81,14 +81,14 @@ class Builder(builder.Builder["UsableRow", SplitCounts]):
     def prepare(self) -> None:
         self.check_max_length(_parts(self.task))
         self._check_windows()
-        columns = self.task.columns
-        if self.weight_column in (columns.text, columns.text_pair, columns.label, "") or (
-            self.weight_column and self.task.name not in GENERIC
-        ):
-            raise UserError(
-                f"--weight_column={self.weight_column}: it must be a column of its own, in files "
-                f"of --task={', '.join(GENERIC[:-1])}"
-            )
+        if self.weight_column is not None:
+            columns = self.task.columns
+            others = (columns.text, columns.text_pair, columns.label, "")
+            if self.weight_column in others or self.task.name not in GENERIC:
+                raise UserError(
+                    f"--weight_column={self.weight_column}: it must be a column of its own, in "
+                    f"files of --task={', '.join(GENERIC[:-1])}"
+                )
         if self.task.kind == "regression" or self.task.labels:
             return
         if self.unlabelled_train:
