@@ -74,6 +74,12 @@ def define_flags() -> None:
         "With --source=hf, a folder of PEFT (adapter_config.json, adapter_model.safetensors) with "
         "a LoRA adapter for --input. It is merged into the weights.",
     )
+    flags.DEFINE_bool(
+        "keep_adapter",
+        False,
+        "Keep the adapter beside the weights, as low-rank updates (recipe.trainable.lora), with "
+        "which a training goes on and which --target=peft writes again.",
+    )
     flags.DEFINE_string(
         "base",
         None,
@@ -95,6 +101,7 @@ def main(argv: list[str]) -> None:
             checkpoint=FLAGS.checkpoint,
             vocab=FLAGS.vocab,
             adapter=FLAGS.adapter,
+            keep_adapter=FLAGS.keep_adapter,
             base=FLAGS.base,
             report=print,
         )

@@ -9,7 +9,8 @@ from official.utils.errors import UserError
 from official.utils.progress import Report
 
 _CHECKPOINTS = ("best", "last")
-_FILES = ("config.json", "modules.json")  # of transformers, and of sentence-transformers
+# Of transformers, sentence-transformers, and adapters, which are refused with what to do.
+_FILES = ("config.json", "modules.json", "adapter_config.json")
 
 
 def open_folder(

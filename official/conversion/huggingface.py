@@ -80,7 +80,9 @@ CONFIG = "config.json"
 
 
 def read(
-    folder: str | os.PathLike, adapter: str | os.PathLike | None = None
+    folder: str | os.PathLike,
+    adapter: str | os.PathLike | None = None,
+    keep_adapter: bool = False,
 ) -> converted_model.Converted:
     """Reads a folder of `save_pretrained`, with the generator of an ELECTRA or a DeBERTa in it.
 
@@ -88,15 +90,16 @@ def read(
 
     Args:
       folder: the folder.
-      adapter: a folder of PEFT with an adapter for the model, which is merged; None = there is
-        none.
+      adapter: a folder of PEFT with an adapter for the model; None = there is none.
+      keep_adapter: whether it stays beside the weights, as low-rank updates; False = it is merged.
 
     Raises:
       UserError: a file is missing or broken, the model type is not supported, or the adapter is not
         supported or belongs to another model.
     """
     folder = paths.path(folder)
-    added = None if adapter is None else peft.Adapter(paths.path(adapter))
+    form = peft.Kept if keep_adapter else peft.Merged
+    added = None if adapter is None else peft.Adapter(paths.path(adapter), form)
     static = model2vec.describes(folder)
     found = None if static else kinds.find(folder)
     if added is not None and (static or (found and isinstance(found[1], StaticEmbedding))):
@@ -122,14 +125,11 @@ def _read(
       generator: the file of the weights of a DeBERTa's generator, to read only the generator; None
         = read the model.
       keys: are added to what config.json has; None = there are none.
-      adapter: is merged into the weights; None = there is none.
+      adapter: is added to the weights; None = there is none.
     """
     source = folder / CONFIG
     if (folder / peft.CONFIG).exists() and not source.exists():
-        raise UserError(
-            f"{folder} is an adapter of PEFT: give the folder of its base as --input, and this one "
-            "as --adapter"
-        )
+        raise peft.alone(folder)
     config = json_files.read(source, "is this the folder of a Hugging Face model?")
     config |= keys or {}
     converted_model.check_types(config, source)
@@ -151,11 +151,11 @@ def _read(
         stored = Tensors(weights, system, aliases, encoder, heads)
         tensors: Tensors | peft.Merged = stored
         if adapter is not None:
-            tensors = peft.Merged(stored, adapter, system, config, aliases)
+            tensors = adapter.form(stored, adapter, system, config, aliases)
         named = system.tensors(tensors, tensors.source) if system.tensors else tensors
         converted = converted_model.read(folder, config, source, system, named)
         if isinstance(tensors, peft.Merged):
-            tensors.check_read(converted.leftover)
+            converted = tensors.completed(converted)
         notes += [*tensors.notes, *_without_types(folder, system)]
         converted = dataclasses.replace(converted, notes=tuple(notes))
         if generator is None:

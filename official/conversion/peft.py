@@ -9,6 +9,10 @@ them, by the names of PyTorch's classes, which the tables of all systems map aft
 * `lora_bias` adds s times the bias of B to that of the layer.
 * Biases that were trained (`bias`), and modules that were saved whole, replace those of the base.
 
+`Kept` has the tensors of the base as they are, and the updates become those of
+`official.modeling.layers.low_rank`, with which a training goes on. An update of a matrix that is
+joined in PyTorch becomes one for each part, with A of its own.
+
 What the config sets beyond that is refused. The update of an embedding is s (B A) transposed.
 
 Shapes: I input size, O output size of a layer, r rank, V rows of an embedding.
@@ -18,17 +22,22 @@ import contextlib
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
+from official.config import trainable
 from official.conversion import heads as head_kinds
+from official.conversion.converted_model import Converted
 from official.conversion.heads import TaskHead
 from official.conversion.mapping import LazyTensors, Row, numbers
 from official.conversion.system import System
 from official.conversion.weight_files import Tensors, Weights, current_name
-from official.utils import json_files, strict
+from official.modeling.layers import low_rank
+from official.modeling.model import Model
+from official.utils import json_files, keras_private, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
@@ -209,6 +218,7 @@ class Adapter:
 
     Attributes:
       source: the file of the tensors.
+      form: what the tensors of its base become.
       settings: its config.
       base: the name of its base there; "" = it names none.
       updates: the updates by the names of their modules.
@@ -217,14 +227,18 @@ class Adapter:
         saves token tables too, in case tokens were added.
     """
 
-    def __init__(self, folder: AnyPath):
+    def __init__(self, folder: AnyPath, form: "type[Merged] | None" = None):
         """Reads the folder.
+
+        Args:
+          folder: the folder.
+          form: what the tensors of its base become: `Merged` or `Kept`; None = `Merged`.
 
         Raises:
           UserError: a file is missing or damaged, the config has something that is not supported,
             or the tensors are not those that it describes.
         """
-        self.config = folder / CONFIG
+        self.config, self.form = folder / CONFIG, form or Merged
         self.settings, self.base = _settings(self.config)
         files = [folder / name for name in FILES]
         self.source = next((path for path in files if path.exists()), files[0])
@@ -356,6 +370,8 @@ class Merged(LazyTensors):
       changed: the names of the tensors that come from the adapter or are changed by it.
     """
 
+    done: ClassVar[str] = "is merged"
+
     def __init__(
         self,
         tensors: Tensors,
@@ -380,8 +396,9 @@ class Merged(LazyTensors):
         self.source = f"{tensors.source} with {adapter.source}"
         heads = system.heads_named(config)
         encoder = system.encoder_config(config, self.source, heads)
-        self._rows = _rows(system, encoder, heads)
-        hidden = _rows(system, encoder, system.heads).keys() - self._rows.keys()
+        self._variables = _rows(system, encoder, heads)
+        self._rows = _by_name(self._variables)
+        hidden = _by_name(_rows(system, encoder, system.heads)).keys() - self._rows.keys()
         self._index: dict[str, None] = dict.fromkeys(n for n in tensors if n not in hidden)
         self._replaced: dict[str, np.ndarray] = {}
         for name, tensor in adapter.replaced.items():
@@ -414,7 +431,7 @@ class Merged(LazyTensors):
         self.notes = tensors.notes
         says = f"; its config names the base {adapter.base}" if adapter.base else ""
         self.notes.append(
-            f"{adapter.source.parent} is merged: updates of {len(self._updates)} modules and "
+            f"{adapter.source.parent} {self.done}: updates of {len(self._updates)} modules and "
             f"{len(self._replaced)} other tensors{says}"
         )
 
@@ -480,20 +497,18 @@ class Merged(LazyTensors):
                 f"{module!r} among modules_to_save, or on a base that has it, or {_WAY_OUT}"
             )
 
-    def check_read(self, leftover: Sequence[str]) -> None:
-        """Refuses an adapter that changes tensors which the model here does not have.
-
-        Args:
-          leftover: the tensors that are not converted.
+    def completed(self, converted: Converted) -> Converted:
+        """Returns the model that was made of these tensors with what else the adapter gives it.
 
         Raises:
-          UserError: the adapter changes one of them.
+          UserError: the adapter changes tensors that the model here does not have.
         """
-        if unread := sorted(self.changed & {*leftover}):
+        if unread := sorted(self.changed & {*converted.leftover}):
             raise UserError(
                 f"{self._adapter.source} changes {unread[0]}, which the model here does not have: "
                 "train without this module (exclude_modules, modules_to_save)"
             )
+        return converted
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Reads a tensor, and adds its update."""
@@ -519,9 +534,124 @@ class Merged(LazyTensors):
         return (merged.T if flip else merged).astype(tensor.dtype)
 
 
-def _rows(system: System, encoder: Any, heads: Iterable[str]) -> dict[str, Row]:
-    """Returns the rows of the encoder and of each of these heads, by the names of tensors."""
+class Kept(Merged):
+    """The tensors of a model of transformers as they are, beside the updates of an adapter.
+
+    Modules that were saved whole are those of the adapter. Arguments and attributes are those of
+    `Merged`, and the same is refused.
+    """
+
+    done = "stays beside the weights"
+
+    def __init__(
+        self,
+        tensors: Tensors,
+        adapter: Adapter,
+        system: System,
+        config: Mapping[str, Any],
+        aliases: Mapping[str, str],
+    ):
+        """Finds the tensor of each module.
+
+        Raises:
+          UserError: as for `Merged`; or the updates are not alike, or of another form than W + B A.
+        """
+        settings = adapter.settings
+        for key in ("use_dora", "lora_bias", "bias"):
+            if (value := getattr(settings, key)) not in (False, "none"):
+                raise self._merged_only(f"{adapter.config}: {key}: {value!r}")
+        sizes = {(len(update.a), update.factor) for update in adapter.updates.values()}
+        if len(sizes) > 1:
+            shown = ", ".join(f"{rank} and {factor:g}" for rank, factor in sorted(sizes))
+            raise self._merged_only(
+                f"{adapter.config}: ranks and factors of several values ({shown})"
+            )
+        super().__init__(tensors, adapter, system, config, aliases)
+        ((self._rank, self._factor),) = sizes
+        self._beside, self._updates = self._updates, {}
+        self.changed -= self._beside.keys()
+
+    @override
+    def completed(self, converted: Converted) -> Converted:
+        """See `Merged`: adds the updates, and `recipe.trainable.lora` to the config.
+
+        Raises:
+          UserError: an update is of another matrix than those that have updates here, or only some
+            of the layers have updates.
+        """
+        converted = super().completed(converted)
+        arrays: dict[str, np.ndarray] = {}
+        used: set[str] = set()
+        for row in self._variables:
+            if row.path in converted.variables and row.axes is None:
+                for name, layer, a, b in self._of_kernel(row, converted.variables[row.path].shape):
+                    used.add(name)
+                    arrays |= {f"{layer}/a": a, f"{layer}/b": b}
+        if unknown := sorted(self._beside.keys() - used):
+            raise self._merged_only(f"{self._adapter.source} updates {unknown[0]}")
+        found = {low_rank.target(path) for path in arrays}
+        targets = tuple(name for name in trainable.TARGETS if name in found)
+        lora = trainable.LoRA(self._rank, self._factor * self._rank, targets)
+        recipe = dataclasses.replace(
+            converted.config.recipe, trainable=trainable.Trainable(lora=lora)
+        )
+        config = dataclasses.replace(converted.config, recipe=recipe)
+        with keras_private.uninitialized_variables():
+            wanted = {*filter(low_rank.is_update, Model(config, lora=lora).variables_by_path())}
+        if missing := sorted(wanted - arrays.keys()):
+            raise self._merged_only(f"{self._adapter.source} has no update for {missing[0]}")
+        self.notes.append(
+            "--init with --override=recipe.init_weights=all goes on with the adapter, if "
+            f"recipe.trainable.lora is {{rank: {lora.rank}, alpha: {lora.alpha:g}, targets: "
+            f"[{', '.join(targets)}]}}; --target=peft writes it"
+        )
+        variables = {**converted.variables, **arrays}
+        return dataclasses.replace(converted, config=config, variables=variables)
+
+    def _of_kernel(
+        self, row: Row, shape: Sequence[int]
+    ) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
+        """Yields the tensor, the layer, A [I, r] and B [r, O] of each update of a kernel."""
+        layers = low_rank.update_layers(row.path)
+        width = shape[-1] // len(row.names)  # columns of each tensor
+        size = shape[-1] // max(len(layers), 1)
+        for first, layer in zip(range(0, shape[-1], size), layers, strict=False):
+            number = first // width
+            update = self._beside.get(row.names[number])
+            if update is None or first + size > (number + 1) * width:
+                continue
+            part, _ = row.part or (0, 1)
+            start = part * width + first - number * width
+            a, b = update.a.T, update.b[start : start + size].T
+            yield row.names[number], layer, a.astype(np.float32), b.astype(np.float32)
+
+    @staticmethod
+    def _merged_only(what: str) -> UserError:
+        return UserError(
+            f"{what}: an adapter can stay beside the weights if it updates the same kernels of "
+            "attention and feed-forward networks in all layers, with one rank and one factor: "
+            "merge it, without --keep_adapter"
+        )
+
+
+def alone(folder: AnyPath) -> UserError:
+    """Returns the error about an adapter in the place of a model; it says what to do."""
+    _, base = _settings(folder / CONFIG)
+    named = f" ({base})" if base else ""
+    return UserError(
+        f"{folder} is an adapter of PEFT: make a model of it and its base{named} with "
+        f"official.convert --source=hf --input=BASE --adapter={folder} --output=DIR"
+    )
+
+
+def _rows(system: System, encoder: Any, heads: Iterable[str]) -> list[Row]:
+    """Returns the rows of the encoder and of each of these heads."""
     rows = list(system.rows(encoder, ()))
     for head in heads:
         rows += system.rows(encoder, (head,))
+    return rows
+
+
+def _by_name(rows: Iterable[Row]) -> dict[str, Row]:
+    """Returns rows by the names of tensors; of those of a joined tensor, the last."""
     return {name: row for row in rows for name in row.names}

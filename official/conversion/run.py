@@ -19,6 +19,7 @@ def convert(
     checkpoint: str = "best",
     vocab: str | os.PathLike | None = None,
     adapter: str | os.PathLike | None = None,
+    keep_adapter: bool = False,
     base: str | os.PathLike | None = None,
     report: Callable[[str], None] | None = None,
 ) -> str:
@@ -46,6 +47,8 @@ def convert(
         three words.
       adapter: with `source="hf"`, a folder of PEFT with a LoRA adapter for `input`, which is merged
         into the weights; None = there is none.
+      keep_adapter: whether the adapter stays beside the weights, as low-rank updates with which a
+        training goes on. `load` and all other readers of the model folder merge it.
       base: with `target="peft"`, the folder of transformers on which the training began.
       report: is called with lines about what was written and what was left out; None = no report.
 
@@ -65,6 +68,8 @@ def convert(
         )
     if adapter is not None and source != "hf":
         raise UserError("--adapter: only supported with --source=hf: remove it")
+    if keep_adapter and adapter is None:
+        raise UserError("--keep_adapter: there is no --adapter to keep: give it, or remove this")
     if (base is not None) != (target == "peft"):
         raise UserError(
             "--base: --target=peft needs it, and nothing else has it: the folder of transformers "
@@ -73,7 +78,8 @@ def convert(
     output = os.fspath(output)
     atomic.check_new(output)
     if source is not None and target is None:
-        lines = _read(source, input, output, vocab, adapter, report or _silent)
+        added = None if adapter is None else (adapter, keep_adapter)
+        lines = _read(source, input, output, vocab, added, report or _silent)
     elif target is not None and source is None:
         lines = _write(target, input, output, checkpoint, base)
     else:
@@ -93,7 +99,7 @@ def _read(
     input: str | os.PathLike,
     output: str,
     vocab: str | os.PathLike | None,
-    adapter: str | os.PathLike | None,
+    adapter: tuple[str | os.PathLike, bool] | None,
     report: Callable[[str], None],
 ) -> list[str]:
     """Writes a model folder from files in the format `source`; returns lines for the report."""
@@ -111,7 +117,7 @@ def _read(
     elif source == "hf":
         from official.conversion import huggingface
 
-        converted = huggingface.read(input, adapter)
+        converted = huggingface.read(input, *(adapter or ()))
     elif source == "garden":
         from official.conversion import garden
 

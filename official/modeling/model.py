@@ -56,6 +56,7 @@ class Model(keras.Layer):
             self.encoder = module_of(config.encoder).Encoder(
                 config.encoder, seed=config.seed, dtype=dtype
             )
+            self.lora_factor = 0.0 if lora is None else lora.factor
             if lora is not None:
                 low_rank.attach(self.encoder, lora, config.seed)
             self.objectives = make_objectives(config, head_dtype or dtype)

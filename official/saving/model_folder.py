@@ -10,6 +10,7 @@ import numpy as np
 
 from official import config as configs
 from official import tokenizers
+from official.modeling.layers import low_rank
 from official.modeling.model import Model
 from official.saving import (
     checkpoints,
@@ -208,7 +209,7 @@ def write_new(
     Args:
       config: the config.
       tokenizer: the tokenizer.
-      variables: the variables by path.
+      variables: the variables by path, with those of the low-rank updates of the config, if any.
       output: the folder.
       generation: the defaults of generation; None = there are none.
       embedding: the settings of the vectors of texts; None = there are none.
@@ -220,7 +221,9 @@ def write_new(
     with atomic.folder(output, CONFIG) as temporary:
         configs.save(config, temporary / CONFIG)
         tokenizer.save(temporary / "tokenizer")
-        checkpoints.save(temporary, 0, dict(variables), {})
+        lora = config.recipe.lora if any(map(low_rank.is_update, variables)) else None
+        state = {} if lora is None else {checkpoints.LORA_FACTOR: lora.factor}
+        checkpoints.save(temporary, 0, dict(variables), state)
         name = paths.path(output).name
         card = model_card.text(name, config, {}, {}, {}, _mask_of(tokenizer))
         (temporary / model_card.FILE).write_text(card, "utf-8")

@@ -30,15 +30,16 @@ def start_from(
     """Copies the weights of another model folder to a new model.
 
     Low-rank updates keep their initial weights, with which they change nothing: those of the other
-    model are in its kernels. Adapters that the other encoder lacks keep theirs, and so does a
-    pooler with `encoder`. The hidden layer of a head (`transform`) then gets the weights of that of
-    the other model's masked LM. The head of `sparse_embedding` gets those of the other model's own,
-    or else of its masked LM; its table of queries may be fresh. If the new encoder has more
-    positions, the other table of positions is repeated, so that what attention has learned about
-    near positions remains valid within each copy (Longformer, Beltagy et al., 2020, section 5). Of
-    another vocabulary each piece gets the row that it has in the other model, or the mean of those
-    that spell it (see `derived_models`). A token table that is a sum (`sharing: gdes`) is that of
-    the other encoder, whatever its base is.
+    model are in its kernels. With `all` and `run` they go on from those of the other model, if it
+    has the same (rank, factor and targets), and then its kernels are without them. Adapters that
+    the other encoder lacks keep theirs, and so does a pooler with `encoder`. The hidden layer of a
+    head (`transform`) then gets the weights of that of the other model's masked LM. The head of
+    `sparse_embedding` gets those of the other model's own, or else of its masked LM; its table of
+    queries may be fresh. If the new encoder has more positions, the other table of positions is
+    repeated, so that what attention has learned about near positions remains valid within each copy
+    (Longformer, Beltagy et al., 2020, section 5). Of another vocabulary each piece gets the row
+    that it has in the other model, or the mean of those that spell it (see `derived_models`). A
+    token table that is a sum (`sharing: gdes`) is that of the other encoder, whatever its base is.
 
     Args:
       model: the new model.
@@ -54,14 +55,15 @@ def start_from(
         "all": ("",), "run": ("",), "encoder": ("encoder/",),
         "generator": ("encoder/", "generator/"), "none": (),
     }[weights]  # fmt: skip
+    kept = _same_updates(model, init, which) if weights in ("all", "run") else {}
     variables = {
         path: variable
         for path, variable in model.variables_by_path().items()
-        if path.startswith(parts) and not low_rank.is_update(path)
+        if path.startswith(parts) and (path in kept or not low_rank.is_update(path))
     }
     hidden = _hidden_layers(model) if weights == "encoder" else {}
     if variables:
-        arrays = checkpoints.load_variables(init, which)
+        arrays = {**checkpoints.load_variables(init, which), **kept}
         if tokenizer is not None:
             known = tokenizers.load(paths.path(init) / "tokenizer")
             if known.fingerprint != tokenizer.fingerprint:
@@ -97,6 +99,26 @@ def start_from(
     for name, paths_of in (("adapters", adapters), ("low-rank updates", updates)):
         others += [name] if paths_of else []
     return len(variables), others
+
+
+def _same_updates(model: Model, init: str, which: str) -> dict[str, np.ndarray]:
+    """Returns the low-rank updates of a model folder and their kernels, if a model has the same.
+
+    Returns:
+      The arrays by path; empty if one of both has no updates, or has others.
+    """
+    ours = {p: v for p, v in model.variables_by_path().items() if low_rank.is_update(p)}
+    if not ours:
+        return {}
+    stored = checkpoints.load(init, which, optimizer=True)
+    theirs = {p: a for p, a in stored.variables.items() if low_rank.is_update(p)}
+    shapes = {path: tuple(variable.shape) for path, variable in ours.items()}
+    if shapes != {path: array.shape for path, array in theirs.items()}:
+        return {}
+    if stored.state[checkpoints.LORA_FACTOR] != model.lora_factor:
+        return {}
+    kernels = {kernel for kernel, *_ in low_rank.updates(stored.variables)}
+    return theirs | {path: stored.variables[path] for path in kernels}
 
 
 def _hidden_layers(model: Model) -> dict[str, tuple[keras.Variable, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 from typing_extensions import override
 
-from official.config.trainable import LoRA
+from official.config.trainable import TARGETS, LoRA
 from official.modeling.layers.base import Layer
 from official.modeling.layers.block import Block, RelativeBlock
 from official.modeling.layers.linear import Linear, block_names
@@ -120,6 +120,26 @@ def _linear_layers(encoder: Layer) -> list[Linear]:
 def is_update(path: str) -> bool:
     """Returns whether a path belongs to a variable of a `LowRank`."""
     return _PATH.fullmatch(path) is not None
+
+
+def target(path: str) -> str:
+    """Returns the target of the variable of a `LowRank`, such as `query`."""
+    match = _PATH.fullmatch(path)
+    assert match is not None, path
+    return match[3]
+
+
+def update_layers(kernel: str) -> list[str]:
+    """Returns the paths of the updates that a kernel may have, in the order of its columns.
+
+    Args:
+        kernel: the path of a variable; only kernels of an encoder that targets name have updates.
+    """
+    layer, _, variable = kernel.rpartition("/")
+    names = layer.rpartition("/")[2].split("_")
+    if variable != "kernel" or not kernel.startswith("encoder/") or not {*names} <= {*TARGETS}:
+        return []
+    return [f"{layer}/{_PREFIX}{name}" for name in names]
 
 
 def merged(arrays: Mapping[str, np.ndarray], factor: float) -> dict[str, np.ndarray]:
