@@ -88,6 +88,19 @@ CASES = {
     "gpt2_dora": ("GPT2LMHeadModel", "GPT2LMHeadModel", GPT2,
                   {"task_type": "CAUSAL_LM", "target_modules": ["c_proj"], "use_dora": True}),
     "t5": ("T5EncoderModel", "T5EncoderModel", T5, {"task_type": "FEATURE_EXTRACTION"}),
+    # What can stay beside the weights: the same kernels in all layers, of one rank.
+    "roberta_alike": (
+        "RobertaForMaskedLM", "RobertaForSequenceClassification", ROBERTA,
+        {"task_type": SEQ, "use_rslora": True, "target_modules": ["query", "key", "dense"]},
+    ),
+    "deberta_alike": (
+        "DebertaV2ForSequenceClassification", "DebertaV2ForSequenceClassification", DEBERTA,
+        {"task_type": SEQ, "target_modules": ["query_proj", "key_proj", "value_proj"]},
+    ),
+    "modernbert_alike": (
+        "ModernBertForMaskedLM", "ModernBertForSequenceClassification", MODERN,
+        {"task_type": SEQ, "target_modules": ["Wqkv", "Wi", "Wo"]},
+    ),
 }  # fmt: skip
 # The pooler is random and frozen in training, and peft does not save it.
 LOST = {

@@ -7,7 +7,8 @@ import pytest
 
 from official.conversion import converted_model, huggingface
 from official.conversion.run import convert
-from official.saving import model_folder
+from official.modeling.model import Model
+from official.saving import model_folder, named_arrays
 from official.utils.errors import UserError
 from tests.official.conversion import systems
 from tests.official.conversion.test_peft_writing import trained
@@ -34,7 +35,11 @@ CASES = {
     "gpt2": "causal_lm",
     "gpt2_dora": "causal_lm",
     "t5": None,
+    "roberta_alike": "classification",
+    "deberta_alike": "classification",
+    "modernbert_alike": "classification",
 }
+BESIDE = ("bert", "roberta_alike", "deberta_alike", "modernbert_alike")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,22 @@ def test_answers_are_those_of_peft(base, name):
         np.testing.assert_allclose(ours, theirs[form][seen], err_msg=form, **CLOSE)
     # without the adapter the answers are far away, so the comparison can see it
     assert np.abs(ours - theirs["before"][seen]).max() > 0.5
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_an_adapter_beside_the_weights_answers_as_peft(base, name):
+    """The updates are computed beside the kernels, as in training."""
+    folder = base / name
+    read = huggingface.read(folder / "base", folder / "adapter", keep_adapter=True)
+    model = Model(read.config, lora=read.config.recipe.lora)
+    named_arrays.assign(model.variables_by_path(), dict(read.variables), name)
+    theirs = np.load(folder / "outputs.npz")
+    zeros = np.zeros_like(theirs["ids"])
+    batch = {"token_ids": theirs["ids"], "padding_mask": theirs["real"], "segment_ids": zeros}
+    encoded = systems.run(model.encoder, batch)
+    ours = np.asarray(systems.logits_of(model.objectives[0], model, encoded))
+    np.testing.assert_allclose(ours, theirs["unmerged"], **CLOSE)
+    assert np.abs(ours - theirs["before"]).max() > 0.5
 
 
 def test_peft_reads_what_is_written(hf5, base):
