@@ -198,7 +198,9 @@ def test_by_the_command(tmp_path):
         np.testing.assert_array_equal(variable, read[path], err_msg=path)
     with pytest.raises(UserError, match="--adapter: only supported with --source=hf: remove it"):
         convert(folder, tmp_path / "other", target="hf", adapter=adapter)
-    with pytest.raises(UserError, match="adapter is an adapter of PEFT: make a model of it and its ba"):
+    with pytest.raises(
+        UserError, match="adapter is an adapter of PEFT: make a model of it and its ba"
+    ):
         convert(adapter, tmp_path / "other", source="hf")
 
 
