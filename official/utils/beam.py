@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from official.utils import paths
+from official.utils import atomic, paths
 from official.utils.errors import UserError
 from official.utils.parallel import Item, Result
 from official.utils.paths import AnyPath
@@ -70,6 +70,10 @@ class Runner:
           UserError: a function raised it.
         """
         options = PipelineOptions(list(self.options))
+        standard = options.view_as(StandardOptions)
+        # Beam's own default, DirectRunner, may be another engine: since Beam 2.68 it takes Prism if
+        # it can fetch it, which ignores --direct_running_mode.
+        standard.runner = standard.runner or "FnApiRunner"
         with _importable():
             try:
                 with beam.Pipeline(options=options) as pipeline:
@@ -121,8 +125,9 @@ class Results:
         return self.folder / f"{number:07d}"
 
     def store(self, number: int, result: Any) -> None:
-        """Writes a result."""
-        self.path(number).write_bytes(pickle.dumps(result))
+        """Writes a result, whose file appears when it is whole: an attempt may be killed."""
+        with atomic.file(self.path(number), "wb") as stream:
+            stream.write(pickle.dumps(result))
 
     def read(self, count: int) -> Iterator[Any]:
         """Yields the results 0 to `count` - 1."""

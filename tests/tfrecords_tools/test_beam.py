@@ -62,6 +62,19 @@ def shards(tmp_path, text, settings, where, name):
     return contents(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [((), "FnApiRunner"), (PROCESSES, "FnApiRunner"), (("--runner=PrismRunner",), "PrismRunner")],
+)
+def test_the_engine_is_the_one_that_is_named(tmp_path, monkeypatch, options, expected):
+    """Beam's default takes another one where it can fetch it."""
+    from official.utils import beam
+
+    monkeypatch.setattr(beam.beam.Pipeline, "__exit__", lambda self, *_: None)
+    with beam.Runner(options, lambda: None, tmp_path).pipeline() as pipeline:
+        assert type(pipeline.runner).__name__ == expected
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_pretraining_shards(tmp_path, text, format):

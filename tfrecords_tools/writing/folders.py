@@ -47,7 +47,7 @@ def new_shards(output: AnyPath) -> Iterator[AnyPath]:
     """Yields a folder for the shards, whose manifest is written last.
 
     A local folder is renamed to `output` at the end. Folders that killed runs with the same output
-    have left are removed.
+    have left are removed, and files of killed attempts in this one.
 
     Raises:
       UserError: `output` exists or is being written by another run, or the disk is full.
@@ -56,6 +56,9 @@ def new_shards(output: AnyPath) -> Iterator[AnyPath]:
         _remove_leftovers(output)
     with atomic.folder(output, manifest.FILE, in_place=True) as folder:
         yield folder
+        for path in folder.glob(f"{atomic.PREFIX}*"):
+            if atomic.LEFT_OVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
 
 
 def _remove_leftovers(output: Path) -> None:

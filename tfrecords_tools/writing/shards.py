@@ -108,9 +108,13 @@ def _shares(records: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _store(path: AnyPath, records: Sequence[bytes | memoryview], split: str) -> manifest.Shard:
-    """Writes records that are already framed for TFRecord; returns their entry in the manifest."""
+    """Writes records that are already framed for TFRecord; returns their entry in the manifest.
+
+    An engine may make two attempts at a shard. The file appears when it is whole, so that one that
+    is killed leaves that of the other as it is.
+    """
     data = b"".join(records)
-    with path.open("wb") as stream:
+    with atomic.file(path, "wb") as stream:
         for start in range(0, len(data), _WRITE_BYTES):
             stream.write(data[start : start + _WRITE_BYTES])
     return manifest.Shard(path.name, len(records), len(data), checksums.hash_bytes(data), split)

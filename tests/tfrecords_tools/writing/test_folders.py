@@ -142,3 +142,11 @@ def test_folders_of_others_are_refused(tmp_path, tmpdir_, monkeypatch):
     with pytest.raises(UserError, match="work belongs to another user"):
         folders.make_own(shared / "work")
     folders.make_own(own / "work")  # where nobody else may write
+
+
+def test_files_of_killed_attempts_are_no_part_of_the_shards(tmp_path):
+    output = paths.path(tmp_path / "shards")
+    with folders.new_shards(output) as folder:
+        (folder / f"{atomic.PREFIX}train-00000-of-00001.tfrecord-abcdefgh").write_bytes(b"half")
+        (folder / "train-00000-of-00001.tfrecord").write_bytes(b"whole")
+    assert [path.name for path in output.iterdir()] == ["train-00000-of-00001.tfrecord"]

@@ -2,13 +2,17 @@
 
 import errno
 import hashlib
+import signal
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
 
 from official.shards import shard_folder
+from official.utils import atomic
 from tfrecords_tools.writing import shards
-from tfrecords_tools.writing.shuffle import OVERHEAD_BYTES
+from tfrecords_tools.writing.shuffle import OVERHEAD_BYTES, ShardRecords
 
 
 def contents(folder, entries):
@@ -38,6 +42,30 @@ def test_a_record_that_is_too_large_has_a_shard_of_its_own(tmp_path, monkeypatch
     monkeypatch.setattr(shards, "MAX_SHARD_BYTES", 2 * (OVERHEAD_BYTES + 1))
     entries = shards.write_in_order(tmp_path, "test", [b"1", b"2" * 50, b"3", b"4"])
     assert [entry.records for entry in entries] == [1, 1, 2]
+
+
+KILLED = """
+import resource, signal, sys
+from official.utils import paths
+from tfrecords_tools.writing import shards
+from tfrecords_tools.writing.shuffle import ShardRecords
+
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+shards.write_shard(ShardRecords(0, 1, [bytes(100_000)]), paths.path(sys.argv[1]))
+"""
+
+
+def test_an_attempt_that_is_killed_leaves_the_shard_of_another(tmp_path):
+    part = ShardRecords(0, 1, [bytes(60_000), bytes(40_000)])
+    entry = shards.write_shard(part, tmp_path)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True)
+    assert killed.returncode == -signal.SIGXFSZ, killed.stderr
+    assert (tmp_path / entry.name).read_bytes() == bytes(100_000)
+    # What it leaves is removed by the next process that writes there, or with the build.
+    [left] = [path for path in tmp_path.iterdir() if path.name != entry.name]
+    assert atomic.LEFT_OVER.fullmatch(left.name)
 
 
 @pytest.mark.parametrize("method", ["write", "close"])
