@@ -33,6 +33,7 @@ from tfrecords_tools.tasks import builder
 
 MOST = 2_000  # examples; of n there are n^2 / 2 pairs
 _CONFIG = "configs/finetune/sentence_embedding.yaml"
+_SHORTEST = 1e-12  # no vector is divided by less
 _POOLINGS = ("mean", "first", "pooled")  # those of a classification
 # SetFit 1.2.0: an epoch of pairs in batches of 16, of texts whose cosine is 0 or 1.
 _RECIPE = {
@@ -77,11 +78,15 @@ def train(
     tuned = loaded_model.load(folder / "tuned", checkpoint="last")
     # As the head will read them: a classification adds no prompt.
     raw = text_vectors.EmbeddingSettings(pooling=(pooling,), max_length=length)
-    found = tuned.embedder.texts(texts, raw)
-    size = np.linalg.norm(found, axis=1).mean() if vectors.normalize else 1.0
+    found, size = tuned.embedder.texts(texts, raw), 1.0
+    if vectors.normalize:
+        # A head does not normalize: it reads lengths near their mean. The regression would rather
+        # learn from lengths than from directions, if it saw them.
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        found, size = found / np.maximum(lengths, _SHORTEST), lengths.mean()
     from sklearn.linear_model import LogisticRegression  # slow to import
 
-    head = LogisticRegression(max_iter=1000).fit(found / size, labels)
+    head = LogisticRegression(max_iter=1000).fit(found, labels)
     kernel, bias = _softmax(head.coef_ / size, head.intercept_)
     objective = ClassificationConfig(
         labels=tuple(map(str, head.classes_)), pooling=pooling, dropout=0.0

@@ -61,16 +61,18 @@ def test_the_head_is_a_logistic_regression_of_the_vectors(tmp_path, normalize):
     found = model.classify(texts)
     # The probabilities are those of a regression on the vectors of the encoder that was trained.
     vectors = model.encode(texts, pooling="mean", normalize=False, max_length=16)
-    size = np.linalg.norm(vectors, axis=1).mean() if normalize else 1
-    head = LogisticRegression(max_iter=1000).fit(vectors / size, labels)
-    expected = head.predict_proba(vectors / size)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    # It learns from directions, and reads vectors with their lengths.
+    learned = vectors / lengths if normalize else vectors
+    head = LogisticRegression(max_iter=1000).fit(learned, labels)
+    expected = head.predict_proba(vectors / lengths.mean() if normalize else vectors)
     assert list(found[0].probabilities) == list(head.classes_)
     actual = [list(each.probabilities.values()) for each in found]
     np.testing.assert_allclose(actual, expected, atol=1e-4)
     assert [each.label for each in found] == list(head.classes_[expected.argmax(axis=1)])
     # Texts of a class have come closer than in the model that it began with.
     before = official.load(tmp_path / "init").encode(texts, prompt="query", normalize=True)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = vectors / lengths
 
     def apart(x):
         same = np.equal.outer(labels, labels)
