@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 FILES = ("records", "keys", "ends", "runs")
 RUN_BYTES = 32 << 20  # of records that are sorted in memory
+# Parts that are read at a time, of up to 32 MB each, and the items from which on there are more.
+MOST_PARTS = 8
+MANY_ITEMS = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +96,20 @@ class LocalRunner:
             counted(working.popleft(), made)
         sizes = [runs.sizes() for runs in stored]
         total = parts(sum(n for n, _ in sizes), sum(size for _, size in sizes))
-        write_part = functools.partial(_write_part, write=write, stored=stored, total=total)
-        return list(self.ordered(write_part, range(total)))
+        write_parts = functools.partial(_write_parts, write=write, stored=stored, total=total)
+        count = neighbors(len(stored))
+        starts = range(0, total, count)
+        jobs = (range(start, min(start + count, total)) for start in starts)
+        return [result for written in self.ordered(write_parts, jobs) for result in written]
+
+
+def neighbors(items: int) -> int:
+    """Returns how many neighboring parts are read at a time.
+
+    The files of each item are opened for them once, which takes as long as the making of the
+    records if there are thousands of items. Their records are in memory together.
+    """
+    return min(MOST_PARTS, 1 + items // MANY_ITEMS)
 
 
 def _make(
@@ -106,19 +121,25 @@ def _make(
     return runs.write(make(item), counts())
 
 
-def _write_part(
-    number: int,
+def _write_parts(
+    numbers: range,
     write: Callable[[ShardRecords], Result],
     stored: Sequence["SortedRuns"],
     total: int,
-) -> Result:
-    """Writes a part from the records of all items."""
-    first, end = first_key(number, total), first_key(number + 1, total)
+) -> list[Result]:
+    """Writes neighboring parts from the records of all items."""
+    first, end = first_key(numbers.start, total), first_key(numbers.stop, total)
     ranges = [runs.read(first, end) for runs in stored]
     keys = np.concatenate([keys for keys, _ in ranges])
     records = [record for _, each in ranges for record in each]
-    chosen = order(keys, lambda i: content(records[i]))
-    return write(ShardRecords(number, total, [records[i] for i in chosen]))
+    later = np.array([first_key(number, total) for number in numbers[1:]], np.uint64)
+    parts = np.searchsorted(later, keys, "right")  # [N], from 0
+    results = []
+    for part, number in enumerate(numbers):
+        own = np.flatnonzero(parts == part)
+        chosen = order(keys[own], lambda i, own=own: content(records[own[i]]))
+        results.append(write(ShardRecords(number, total, [records[i] for i in own[chosen]])))
+    return results
 
 
 @dataclasses.dataclass(frozen=True)

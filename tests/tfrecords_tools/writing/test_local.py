@@ -9,8 +9,9 @@ import pytest
 
 from official.utils.errors import UserError
 from tfrecords_tools.pretraining.counts import Counts
+from tfrecords_tools.writing import local
 from tfrecords_tools.writing.local import FILES, SortedRuns
-from tfrecords_tools.writing.shuffle import Keyed, content
+from tfrecords_tools.writing.shuffle import Keyed, content, first_key
 
 
 def write(folder):
@@ -74,3 +75,32 @@ def test_a_file_that_is_cut_in_use_is_refused(tmp_path):
     os.truncate(runs.path("records"), runs.path("records").stat().st_size - 1)
     with pytest.raises(UserError, match="000000.records was cut while it was in use"):
         runs.read(0, 1 << 64)
+
+
+@pytest.mark.parametrize("total", [1, 7, 8])
+def test_neighboring_parts_have_the_records_of_single_ones(tmp_path, monkeypatch, total):
+    """Also of keys that begin a part, that occur twice, and of parts without records."""
+
+    def make(item):
+        rng = np.random.default_rng(item)
+        keys = rng.integers(1 << 63, (1 << 64) - 1, size=30, dtype=np.uint64)  # half of all keys
+        keys[:total] = [first_key(part, total) for part in range(total)]
+        records = [f"{item} {i}".encode() for i in range(30)]
+        yield Keyed(keys, records, Counts(totals=collections.Counter(examples=30)))
+
+    def shuffled(count):
+        monkeypatch.setattr(local, "neighbors", lambda items: count)
+        runner = local.LocalRunner(None, tmp_path / str(count))
+        return runner.shuffle(
+            make, range(5), lambda n, size: total, lambda part: part, Counts, lambda *_: None
+        )
+
+    expected = shuffled(1)
+    assert [part[:2] for part in expected] == [(number, total) for number in range(total)]
+    assert sum(len(part.records) for part in expected) == 150
+    for count in (2, 3, 8):
+        assert shuffled(count) == expected
+
+
+def test_many_items_are_opened_for_several_parts():
+    assert [local.neighbors(n) for n in (1, 511, 512, 1024, 10**6)] == [1, 1, 2, 3, 8]
