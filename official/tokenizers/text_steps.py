@@ -176,14 +176,14 @@ class Precompiled(tf.Module):
         super().__init__()
         self._replacements = charsmap.Replacements(table)
 
+    @override
     def apply(self, texts: tf.Tensor) -> tf.Tensor:
-        """See `Step`."""
         return self._replacements(texts)
 
+    @override
     def by_character(
         self, characters: tf.RaggedTensor, attached: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """See `Step`."""
         return self._replacements.by_character(characters, attached)
 
 

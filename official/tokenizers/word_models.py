@@ -180,15 +180,15 @@ class PairModel(tf.Module):
                 default_value=-1,
             )
 
+    @override
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """See `Model`."""
         symbols, _, _ = self._symbols(words)
         tokens = self._joins.tokenize(_written(symbols))
         tokens = tokens.with_values(tf.gather(self._ids, tokens.values))
         return tokens if self._whole is None else self._with_whole(words, tokens)[0]
 
+    @override
     def ids_with_offsets(self, words: tf.Tensor) -> Offsets:
-        """See `Model`."""
         symbols, starts, ends = self._symbols(words)
         tokens, first, last = self._joins.tokenize_with_offsets(_written(symbols))
         begins = tf.cast(tf.gather(symbols.row_starts(), offsets.rows_of(tokens)), tf.int32)
@@ -343,14 +343,14 @@ class WholeWords(tf.Module):
             default_value=unk_id,
         )
 
+    @override
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """See `Model`."""
         return tf.RaggedTensor.from_row_lengths(
             self._ids.lookup(words), tf.ones_like(words, tf.int64), validate=False
         )
 
+    @override
     def ids_with_offsets(self, words: tf.Tensor) -> Offsets:
-        """See `Model`."""
         ids = self.ids(words)
         ends = tf.strings.length(words)
         return ids, ids.with_values(tf.zeros_like(ends)), ids.with_values(ends)
@@ -370,11 +370,11 @@ class Unigram(tf.Module):
             parsed.SerializeToString(deterministic=True), out_type=tf.int32
         )
 
+    @override
     def ids(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """See `Model`."""
         return self._model.tokenize(words)
 
+    @override
     def ids_with_offsets(self, words: tf.Tensor) -> Offsets:
-        """See `Model`."""
         ids, starts, ends = self._model.tokenize_with_offsets(words)
         return ids, *(part.with_values(tf.cast(part.values, tf.int32)) for part in (starts, ends))

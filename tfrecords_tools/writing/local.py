@@ -136,10 +136,15 @@ def _write_parts(
     parts = np.searchsorted(later, keys, "right")  # [N], from 0
     results = []
     for part, number in enumerate(numbers):
-        own = np.flatnonzero(parts == part)
-        chosen = order(keys[own], lambda i, own=own: content(records[own[i]]))
-        results.append(write(ShardRecords(number, total, [records[i] for i in own[chosen]])))
+        places = np.flatnonzero(parts == part)
+        own = [records[i] for i in places]
+        chosen = order(keys[places], functools.partial(_content, own))
+        results.append(write(ShardRecords(number, total, [own[i] for i in chosen])))
     return results
+
+
+def _content(records: Sequence[bytes], number: int) -> bytes | memoryview:
+    return content(records[number])
 
 
 @dataclasses.dataclass(frozen=True)
