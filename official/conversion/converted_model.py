@@ -56,6 +56,7 @@ class Converted:
       settings_left_out: the names of generation settings that are not converted.
       embedding: the settings of the vectors of texts; None = there are none.
       notes: sentences about corrections.
+      origin: the license and the base of the weights, as `official.saving.model_card` has them.
     """
 
     config: configs.ResolvedConfig
@@ -66,6 +67,7 @@ class Converted:
     settings_left_out: Sequence[str] = ()
     embedding: EmbeddingSettings | None = None
     notes: Sequence[str] = ()
+    origin: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def read(
@@ -312,4 +314,5 @@ def write(converted: Converted, output: str | os.PathLike) -> None:
         output,
         converted.generation,
         strict.to_dict(converted.embedding) if converted.embedding else None,
+        origin=converted.origin,
     )

@@ -28,6 +28,7 @@ from official.conversion import (
     generation,
     generators,
     gpt2,
+    hub_card,
     model2vec,
     modernbert,
     peft,
@@ -44,7 +45,7 @@ from official.conversion.sentence_transformers.static_embedding import StaticEmb
 from official.conversion.system import USUAL, FineTuning, Network, System
 from official.conversion.weight_files import SAFETENSORS, Tensors, Weights
 from official.modeling.layers import embeddings
-from official.saving import derived_models, generation_settings, named_arrays
+from official.saving import derived_models, generation_settings, model_card, named_arrays
 from official.saving.model_folder import ModelFolder
 from official.tokenizers import file_formats
 from official.tokenizers.pair_packing import num_specials
@@ -105,11 +106,18 @@ def read(
     if added is not None and (static or (found and isinstance(found[1], StaticEmbedding))):
         raise UserError(f"{added.source}: {folder} has static vectors, which have no adapters")
     if static:
-        return model2vec.read(folder)
-    if found is None:
-        return _read(folder, adapter=added)[0]
-    described, kind = found
-    return kind.read(described, lambda path, keys=None: _read(path, keys=keys, adapter=added)[0])
+        converted = model2vec.read(folder)
+    elif found is None:
+        converted = _read(folder, adapter=added)[0]
+    else:
+        described, kind = found
+        converted = kind.read(
+            described, lambda path, keys=None: _read(path, keys=keys, adapter=added)[0]
+        )
+    origin = model_card.origin_of(folder / model_card.FILE)
+    if added is not None and peft.HUB_NAME.fullmatch(added.base):
+        origin["base_model"] = added.base
+    return dataclasses.replace(converted, origin=origin)
 
 
 def _read(
@@ -257,7 +265,9 @@ def write(
     if source.config.encoder.pools_texts:
         arrays = named_arrays.values(model.variables_by_path())
         with atomic.folder(output, CONFIG) as temporary:
-            return static_embedding.write(source, arrays, temporary)
+            notes = static_embedding.write(source, arrays, temporary)
+            hub_card.write(temporary, model_dir, source, checkpoint)
+            return notes
     variables = {path: np.asarray(variable) for path, variable in model.variables_by_path().items()}
     described = Described.of(source, variables)
     weights = described.system.in_one_folder(described.networks, variables)
@@ -268,6 +278,7 @@ def write(
         for name, tensors in weights.items():
             # transformers refuses a file without this metadata.
             safetensors.numpy.save_file(tensors, root / name, metadata={"format": "pt"})
+        hub_card.write(temporary, model_dir, source, checkpoint)
     return ()
 
 

@@ -44,6 +44,7 @@ from official.utils.paths import AnyPath
 CONFIG = "adapter_config.json"
 FILES = ("adapter_model.safetensors", "adapter_model.bin")
 PREFIX = "base_model.model."
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # of a model of the hub, not the path of a folder
 _WAY_OUT = (
     "merge it where it was trained, model.merge_and_unload().save_pretrained(FOLDER), and convert "
     "that folder"

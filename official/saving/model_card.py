@@ -1,15 +1,25 @@
-"""The README.md of a model folder: what the model is, what it learned from, how it is loaded."""
+"""The README.md of a model folder: what the model is, what it learned from, how it is loaded.
 
+Its front matter has the license and the base of the weights that the model began with, if the card
+of these named them, and a model that begins with these weights takes them over.
+"""
+
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from official import config as configs
 from official.tasks import KINDS
+from official.utils import paths
+from official.utils.paths import AnyPath
 
 FILE = "README.md"
 # A file without this line was written by somebody else, and is kept.
 MARK = "<!-- Written by Encoder Garden, and anew by each run. Remove this line to keep changes. -->"
 _MAX_LABELS = 100
+_FRONT = re.compile(r"---\n(.*?\n)---\n+", re.DOTALL)
+# The value of a key, or the only one of its list.
+_ORIGIN = re.compile(r"^(license|base_model): *(?:\n- )?([\w./+-]+) *\n(?!- )", re.MULTILINE)
 
 # What a method of `official.load` is called with, in an example.
 _ARGUMENTS = {
@@ -39,6 +49,7 @@ def text(
     state: Mapping[str, Any],
     metrics: Mapping[str, float],
     mask: str | None,
+    origin: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the text of a card.
 
@@ -50,13 +61,11 @@ def text(
         here.
       metrics: those of the best evaluation, or else of the last one; empty without evaluations.
       mask: the text of the mask token; None = the vocabulary has none.
+      origin: what is known of the weights that it began with, as `origin_of` returns it.
     """
     best = state.get("best") or {}
     step = best.get("step", state.get("step"))
-    parts = [MARK, f"# {name}", _table(_facts(config, task, state))]
-    if metrics:
-        rows = [(key, f"{value:.4g}") for key, value in metrics.items()]
-        parts += [f"## Metrics\n\nOf the validation data at step {step}:", _table(rows)]
+    parts = [MARK, f"# {name}", facts(config, task, state), *measured(metrics, step)]
     calls = "\n".join(f"model.{call}" for call in _calls(config, task, mask))
     parts.append(
         "## Use\n\n```python\nimport official\n\n"
@@ -64,7 +73,37 @@ def text(
         "```\npython -m official.export "
         f"--model_dir={name} --output=saved_model\n```"
     )
-    return "\n\n".join(parts) + "\n"
+    return with_front("\n\n".join(parts) + "\n", origin or {})
+
+
+def origin_of(card: AnyPath) -> dict[str, str]:
+    """Returns `license` and `base_model` of the front matter of a card, those that it has."""
+    if not card.is_file():
+        return {}
+    front = _FRONT.match(paths.read_bytes(card).decode("utf-8", "replace").replace("\r\n", "\n"))
+    return dict(_ORIGIN.findall(front[1])) if front else {}
+
+
+def with_front(card: str, values: Mapping[str, str]) -> str:
+    """Returns the text of a card with keys added to its front matter."""
+    lines = "".join(f"{key}: {value}\n" for key, value in values.items())
+    if not lines:
+        return card
+    front = _FRONT.match(card)
+    return f"---\n{front[1] if front else ''}{lines}---\n\n{card[front.end() if front else 0 :]}"
+
+
+def measured(metrics: Mapping[str, float], step: int | None) -> list[str]:
+    """Returns the paragraphs about the metrics of a step; [] = there are none."""
+    if not metrics:
+        return []
+    rows = [(key, f"{value:.4g}") for key, value in metrics.items()]
+    return [f"## Metrics\n\nOf the validation data at step {step}:", _table(rows)]
+
+
+def facts(config: configs.ResolvedConfig, task: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """Returns the table of what a model is; the arguments are those of `text`."""
+    return _table(_facts(config, task, state))
 
 
 def _facts(

@@ -203,6 +203,7 @@ def write_new(
     generation: Mapping[str, Any] | None = None,
     embedding: Mapping[str, Any] | None = None,
     task: Mapping[str, Any] | None = None,
+    origin: Mapping[str, str] | None = None,
 ) -> None:
     """Writes a model that was not trained here: config, tokenizer and a checkpoint at step 0.
 
@@ -214,6 +215,7 @@ def write_new(
       generation: the defaults of generation; None = there are none.
       embedding: the settings of the vectors of texts; None = there are none.
       task: what is known of the task of its head; None = nothing.
+      origin: the license and the base of its weights, as in `model_card.text`.
 
     Raises:
       UserError: `output` exists.
@@ -225,7 +227,7 @@ def write_new(
         state = {} if lora is None else {checkpoints.LORA_FACTOR: lora.factor}
         checkpoints.save(temporary, 0, dict(variables), state)
         name = paths.path(output).name
-        card = model_card.text(name, config, {}, {}, {}, _mask_of(tokenizer))
+        card = model_card.text(name, config, {}, {}, {}, _mask_of(tokenizer), origin)
         (temporary / model_card.FILE).write_text(card, "utf-8")
         for path, values in (
             (generation_settings.file(temporary), generation),
@@ -238,11 +240,15 @@ def write_new(
 
 
 def save_card(
-    model_dir: AnyPath, config: configs.ResolvedConfig, tokenizer: tokenizers.Tokenizer
+    model_dir: AnyPath,
+    config: configs.ResolvedConfig,
+    tokenizer: tokenizers.Tokenizer,
+    init: str | os.PathLike | None = None,
 ) -> None:
     """Writes `README.md` of a model folder, unless there is one that this program did not write.
 
-    If the last checkpoint is damaged, the file stays as it is.
+    If the last checkpoint is damaged, the file stays as it is. The license and the base are those
+    of the card of `init`, the folder of the initial weights; None = those that the file has.
     """
     path = model_dir / model_card.FILE
     if path.exists() and model_card.MARK not in path.read_text("utf-8"):
@@ -256,15 +262,39 @@ def save_card(
             return
         best = checkpoints.best(model_dir)
         state = {**state, "best": best or state.get("best")}
-        records = metrics_log.read(model_dir) if (model_dir / metrics_log.FILE).exists() else []
-        evaluations = [record for record in records if record.split == "validation"]
+        evaluations = _evaluations(model_dir)
         chosen = [r for r in evaluations if best and r.step == best["step"]] or evaluations[-1:]
         metrics = chosen[-1].metrics if chosen else {}
     card = model_card.text(
-        model_dir.name, config, task_file.read(model_dir), state, metrics, _mask_of(tokenizer)
-    )
+        model_dir.name, config, task_file.read(model_dir), state, metrics, _mask_of(tokenizer),
+        model_card.origin_of(path if init is None else paths.path(init) / model_card.FILE),
+    )  # fmt: skip
     with atomic.file(path) as stream:
         stream.write(card)
+
+
+def described(model_dir: AnyPath, config: configs.ResolvedConfig, checkpoint: str) -> list[str]:
+    """Returns paragraphs about a checkpoint for the card of a folder that is made of it.
+
+    They are the table of its card, and the metrics of its step with the command that measures them.
+    """
+    state = checkpoints.load_state(checkpoints.find(model_dir, checkpoint))
+    step = state["step"]
+    found = next((e.metrics for e in reversed(_evaluations(model_dir)) if e.step == step), {})
+    measured = model_card.measured(found, step)
+    if measured:
+        command = (
+            f"python -m official.main --mode=eval --model_dir={model_dir} --data=SHARDS "
+            f"--checkpoint={step}"
+        )
+        measured.append(f"```\n{command}\n```")
+    return [model_card.facts(config, task_file.read(model_dir), state), *measured]
+
+
+def _evaluations(model_dir: AnyPath) -> list[metrics_log.Record]:
+    """Returns the records of the validation split."""
+    records = metrics_log.read(model_dir) if (model_dir / metrics_log.FILE).exists() else []
+    return [record for record in records if record.split == "validation"]
 
 
 def _mask_of(tokenizer: tokenizers.Tokenizer) -> str | None:

@@ -432,7 +432,7 @@ def _trainer(
         source.tokenizer.save(model_dir / "tokenizer")
         task_file.save(source.manifest, model_dir)
         if fresh:
-            model_folder.save_card(model_dir, config, source.tokenizer)
+            model_folder.save_card(model_dir, config, source.tokenizer, init)
     trainer = Trainer(
         config, model, source, strategy, model_dir, allow_other_data, report, data_offset
     )
