@@ -393,3 +393,25 @@ def test_data_that_cannot_be_used(init, tmp_path):
         official.finetune(two, two, init=init, model_dir=tmp_path / "model", epoch=3)
     with pytest.raises(AttributeError, match="no attribute 'fine_tune'"):
         official.fine_tune  # noqa: B018
+
+
+@pytest.mark.slow
+def test_long_texts_in_windows(init, tmp_path):
+    """The settings reach the shards, and the model reads texts in the same windows."""
+    data = texts(12)
+    options = {**FAST, "init": init, "epochs": 1, "validation": 0, "max_length": 5}
+    model = official.finetune(
+        *data, model_dir=tmp_path / "model", windows=3, window_overlap=1,
+        override=["objectives.0.join=max"], **options,
+    )  # fmt: skip
+    about = {key: model.task[key] for key in ("windows", "window_overlap", "max_length")}
+    assert about == {"windows": 3, "window_overlap": 1, "max_length": 5}
+    assert model.config.objectives[0].join == "max"
+    words = FIRST[:7]  # three windows of three tokens that share one
+    far = [" ".join([*words[:-1], word]) for word in (words[-1], SECOND[0])]
+    one, other = (each.probabilities["first"] for each in model.classify(far))
+    assert one != other
+    with pytest.raises(UserError, match="windows: for texts with labels or scores, not for a task"):
+        official.finetune_tags([["a"]], [["O"]], model_dir=tmp_path / "x", windows=3, **options)
+    with pytest.raises(UserError, match="few: a head on one vector reads no windows"):
+        official.finetune(*data, model_dir=tmp_path / "x", windows=3, few=True, **options)
