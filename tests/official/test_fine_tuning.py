@@ -396,6 +396,7 @@ def test_data_that_cannot_be_used(init, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_long_texts_in_windows(init, tmp_path):
     """The settings reach the shards, and the model reads texts in the same windows."""
     data = texts(12)
