@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help lock demo study-quick test test-slow test-all coverage lint imports types torture parity parity-mteb parity-environments \
+.PHONY: help lock demo study-quick test test-slow test-all coverage lint imports types torture parity parity-mteb parity-node parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -32,6 +32,7 @@ help:
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
 	@echo "make torture      kills, damages, full disks and hostile input, in a slice (some minutes)"
 	@echo "make parity       live comparison with the reference implementations (installs them)"
+	@echo "make parity-node  the comparison with transformers.js in Node (installs it, with npm)"
 	@echo "make parity-mteb  the comparison with MTEB's runner (installs it, with PyTorch)"
 	@echo "make bench        speed, side by side with the references (installs them)"
 	@echo "make lock         the lock files of the pinned requirements, with hashes (installs uv)"
@@ -133,6 +134,13 @@ parity-environments: $(REFERENCES:%=.parity/%/.ready)
 
 parity: .venv/.ready parity-environments
 	GARDEN_PARITY=required $(PYTEST) $(PARITY) tests/parity
+
+# transformers.js, of 0.5 GB, which Node runs. The script of its packages would fetch CUDA.
+.parity/node/node_modules:
+	npm install --ignore-scripts --prefix .parity/node @huggingface/transformers@4.3.2
+
+parity-node: .venv/.ready .parity/node/node_modules
+	$(PY) -m pytest tests/parity/test_transformers_js_parity.py
 
 parity-mteb: .venv/.ready .parity/mteb/.ready
 	$(PY) -m pytest tests/parity/test_mteb_parity.py

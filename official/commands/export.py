@@ -117,6 +117,8 @@ def main(argv: list[str]) -> None:
             ),
         )
     length = exported.max_length
+    if exported.moved is not None:
+        print(f"int8 moves the outputs by {exported.moved:.1%} of their size")
     if exports.LAYOUTS[FLAGS.layout]:
         print(f"wrote {exported.file}: {exported.signature} of rows of up to {length} tokens")
         return

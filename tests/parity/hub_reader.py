@@ -1,7 +1,8 @@
 """Reads folders in the layout of the hub by ONNX Runtime and `tokenizers`: PARENT NAME ...
 
-PARENT has `rows.json`, texts or pairs of texts. Writes `NAME.npz` beside each folder, with the
-outputs that have one value for each row. Nothing else that reads models is imported.
+PARENT has `rows.json`, texts or pairs of texts, with the choices of a row together. Writes
+`NAME.npz` beside each folder, with the outputs of all rows, and of their tokens without padding.
+Nothing else that reads models is imported.
 """
 
 import json
@@ -12,7 +13,8 @@ import numpy as np
 import onnxruntime
 import tokenizers
 
-SIZE = 8  # of a batch
+SIZE = 6  # of a batch
+CHOICES = 3
 WIDER = 8  # rows are padded to a multiple of this length
 
 
@@ -27,9 +29,9 @@ def answers(folder: Path, rows: list) -> dict[str, np.ndarray]:
         pad_id=config["pad_token_id"], pad_token=tokens["pad_token"], pad_to_multiple_of=WIDER
     )
     session = onnxruntime.InferenceSession(str(folder / "onnx" / "model.onnx"))
-    asked = [given.name for given in session.get_inputs()]
-    names = [output.name for output in session.get_outputs() if len(output.shape) == 2]
-    found: dict[str, list] = {name: [] for name in names}
+    asked = session.get_inputs()
+    outputs = {output.name: output.shape for output in session.get_outputs()}
+    found: dict[str, list] = {name: [] for name in outputs}
     for start in range(0, len(rows), SIZE):
         batch = rows[start : start + SIZE]
         encoded = tokenizer.encode_batch([tuple(r) if isinstance(r, list) else r for r in batch])
@@ -38,10 +40,14 @@ def answers(folder: Path, rows: list) -> dict[str, np.ndarray]:
             "attention_mask": [row.attention_mask for row in encoded],
             "token_type_ids": [row.type_ids for row in encoded],
         }
-        given = {name: np.array(fields[name], np.int64) for name in asked}
-        for name, values in zip(names, session.run(names, given), strict=True):
-            found[name].extend(values)
-    return {name: np.stack(values) for name, values in found.items()}
+        given = {each.name: np.array(fields[each.name], np.int64) for each in asked}
+        mask = given["attention_mask"].astype(bool)
+        if len(asked[0].shape) == 3:
+            given = {name: ids.reshape(-1, CHOICES, ids.shape[1]) for name, ids in given.items()}
+        for name, values in zip(outputs, session.run(list(outputs), given), strict=True):
+            of_tokens = "sequence_length" in outputs[name]
+            found[name].append(values[mask] if of_tokens else values)
+    return {name: np.concatenate(values) for name, values in found.items()}
 
 
 def main() -> None:

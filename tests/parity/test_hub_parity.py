@@ -1,7 +1,7 @@
 """`--layout=hub`: ONNX Runtime and `tokenizers` alone give the answers of `official.load`.
 
-Systems with random weights and tokenizers that were learned here, from texts of one token to some
-that are cut.
+Systems with random weights and tokenizers that were learned here, and 200 texts from no token to
+some that are cut.
 """
 
 import json
@@ -18,11 +18,14 @@ from official.serving.export import hub
 from official.tokenizers.pair_forms import LONGER, ODD_TOKEN
 from official.utils import json_files
 from tests.official.conversion import systems
+from tests.official.serving.export.test_hub import TAGS, fed, values
 from tests.official.serving.test_predictor import BERT, DEBERTA, MODERN
 from tests.parity.test_way_back_parity import LANGUAGES, PAIRS, learned
 
-LENGTH = 64
+LENGTH = 256
+SIZE, CHOICES = 6, 3  # of a batch, and of its choices, as in `hub_reader.py`
 ERF = {"activation": "gelu"}
+MPNET = {"segment_types": 0, "position_offset": 1, "relative_buckets": 32}
 # The tokenizer of each system, and its encoder.
 SYSTEMS = {
     "bert": ("wordpiece", BERT),
@@ -30,25 +33,46 @@ SYSTEMS = {
     "roberta": ("byte_bpe", {**BERT, **ERF, "segment_types": 1, "position_offset": 1}),
     "deberta": ("unigram", DEBERTA),
     "modernbert": ("byte_bpe", MODERN),
+    "mpnet": ("wordpiece", {**BERT, **ERF, **MPNET}),
 }
-GOLDEN_SYSTEMS = {"mpnet": "mpnet_classification", "xlm-roberta": "xlm-roberta_classification"}
+GOLDEN_SYSTEMS = {"xlm-roberta": "xlm-roberta_classification"}
 CLASSIFICATION = {"type": "classification", "labels": ["bad", "good", "neither"]}
 EMBEDDING = {"type": "sentence_embedding", "pooling": "mean", "normalize": True, "weight": 0.0}
+# Heads that read the pooled output, and those that read all tokens.
+POOLED = {
+    "classification": CLASSIFICATION,
+    "multi_label": {**CLASSIFICATION, "type": "multi_label"},
+    "regression": {"type": "regression"},
+    "choice": {"type": "multiple_choice"},
+    "ranking": {"type": "ranking", "output": "sigmoid"},
+}
+OF_TOKENS = {
+    "tags": TAGS,
+    "answer": {"type": "span_answer"},
+    "masked_lm": {"type": "masked_lm"},
+    "bare": None,
+}
+HEADS = {**POOLED, **OF_TOKENS, "vectors": EMBEDDING}
 CLOSE = dict(rtol=0, atol=1e-5)
 
 
-def rows(count=50):
+def rows(count=200):
     """Texts of more and more words, with an empty one."""
     words = [word for pair in PAIRS for text in pair for word in text.split()]
     words += [word for name in ("en", "fr", "ru") for word in LANGUAGES[name][0].split()]
     # Of pieces with equal scores the runtimes take others.
     words = [word for word in words if "2,000" not in word and "riverriver" not in word]
     rng = np.random.default_rng(0)
-    return [" ".join(rng.choice(words, size)) for size in range(count)]
+    return [" ".join(rng.choice(words, size // 2)) for size in range(count)]
 
 
-def make(folder, name, objective):
-    """A model folder."""
+def pairs(count=200):
+    """Short texts, each with one of more and more words."""
+    return [[text.partition(" ")[2][:40], text] for text in rows(count)]
+
+
+def make(folder, name, head):
+    """A model folder of a system, with one of `HEADS`."""
     kind, encoder = SYSTEMS[name]
     place = folder.with_name(f"{folder.name}_{kind}")
     learned(kind, place)
@@ -59,11 +83,14 @@ def make(folder, name, objective):
     encoder = {**encoder, "vocab_size": tokenizer.vocab_size, "max_positions": LENGTH}
     if "position_offset" in encoder:
         encoder["position_offset"] = tokenizer.pad_id + 1
-    pooler = name != "modernbert" and objective is not EMBEDDING
-    raw = {"name": "x", "encoder": {**encoder, "pooler": pooler}, "recipe": {"steps": 1}}
-    if name == "modernbert" and objective is CLASSIFICATION:
-        objective = {**objective, "pooling": "mean", "transform": True}
-    config = configs.from_dict({**raw, "objectives": [objective]})
+    objectives = [HEADS[head]] * (HEADS[head] is not None)
+    if name == "modernbert" and head in POOLED:
+        objectives[0] = {**objectives[0], "pooling": "mean", "transform": True}
+    if name == "modernbert" and head in ("tags", "answer"):
+        objectives[0] = {**objectives[0], "transform": True}
+    raw = {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": {"steps": 1}}
+    encoder["pooler"] = name != "modernbert" and head in POOLED
+    config = configs.from_dict(raw)
     rng = np.random.default_rng(0)
     variables = {
         path: (value + 0.3 * rng.standard_normal(value.shape)).astype(np.float32)
@@ -82,6 +109,39 @@ def read(reference, parent, given):
         return dict(file)
 
 
+def wanted(loaded, head, given):
+    """What the model gives for `hub_reader`."""
+    found = {}
+    for start in range(0, len(given), SIZE):
+        texts = given[start : start + SIZE]
+        texts = [texts] if isinstance(texts[0], str) else zip(*texts, strict=True)
+        batch = fed(loaded, *map(list, texts))
+        real = batch["attention_mask"].astype(bool)
+        for name, value in values(loaded, head, batch).items():
+            value = np.asarray(value)
+            value = value[real] if head in OF_TOKENS else value
+            value = value.reshape(-1, CHOICES) if head == "choice" else value
+            found.setdefault(name, []).append(value)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head not in ("vectors", "ranking")])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_heads(hf, tmp_path, name, head):
+    make(tmp_path / "model", name, head)
+    hub.export(tmp_path / "model", tmp_path / "hub")
+    loaded = official.load(tmp_path / "model")
+    given = pairs(201)[:198] if head == "choice" else pairs() if head == "answer" else rows()
+    found, right = read(hf, tmp_path, given), wanted(loaded, head, given)
+    assert list(found) == list(right)
+    for key, value in right.items():
+        assert np.ptp(value, axis=0).min() > 0.01
+        # Of millions of numbers, those beyond 1 as a share of the largest one.
+        limit = 1e-5 * max(1, np.abs(value).max())
+        np.testing.assert_allclose(found[key], value, rtol=0, atol=limit)
+        print(name, head, key, value.shape, np.abs(found[key] - value).max())
+
+
 def chances(logits):
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     return odds / odds.sum(axis=1, keepdims=True)
@@ -91,35 +151,38 @@ def chances(logits):
 def test_labels(hf, tmp_path, name):
     folder = tmp_path / "model"
     if name in SYSTEMS:
-        make(folder, name, CLASSIFICATION)
+        make(folder, name, "classification")
     else:
         config, parts, _ = systems.load(GOLDEN_SYSTEMS[name])
         systems.write(folder, config, parts["weight"])
     hub.export(folder, tmp_path / "hub")
-    texts = rows()
     loaded = official.load(folder)
-    for given in (texts, [list(pair) for pair in zip(texts, texts[::-1], strict=True)]):
+    for given in (rows(), pairs()):
         found = chances(read(hf, tmp_path, given)["logits"])
-        wanted = [list(label.probabilities.values()) for label in loaded.classify(given)]
-        assert np.ptp(wanted, axis=0).min() > 0.01
-        np.testing.assert_allclose(found, wanted, **CLOSE)
+        right = [list(label.probabilities.values()) for label in loaded.classify(given)]
+        assert np.ptp(right, axis=0).min() > 0.01
+        np.testing.assert_allclose(found, right, **CLOSE)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_vectors(hf, tmp_path, name):
-    make(tmp_path / "model", name, EMBEDDING)
+    make(tmp_path / "model", name, "vectors")
     hub.export(tmp_path / "model", tmp_path / "hub")
-    found = read(hf, tmp_path, rows())
-    wanted = official.load(tmp_path / "model").encode(rows())
-    assert np.ptp(wanted, axis=0).min() > 0.01
-    np.testing.assert_allclose(found["sentence_embedding"], wanted, **CLOSE)
+    loaded = official.load(tmp_path / "model")
+    sizes = {min(len(ids), LENGTH) for ids in loaded.tokenizer.encode(rows())}
+    assert len(sizes) > 100 and LENGTH in sizes
+    found = read(hf, tmp_path, rows())["sentence_embedding"]
+    right = loaded.encode(rows())
+    assert np.ptp(right, axis=0).min() > 0.01
+    np.testing.assert_allclose(found, right, **CLOSE)
 
 
-def test_scores_of_pairs(hf, tmp_path):
-    make(tmp_path / "model", "bert", {"type": "ranking", "output": "sigmoid"})
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_scores_of_pairs(hf, tmp_path, name):
+    make(tmp_path / "model", name, "ranking")
     hub.export(tmp_path / "model", tmp_path / "hub")
-    texts, documents = rows(), rows()[::-1]
-    found = read(hf, tmp_path, [list(pair) for pair in zip(texts, documents, strict=True)])
-    wanted = official.load(tmp_path / "model").rank(texts, documents, raw=True)
-    assert np.ptp(wanted) > 0.01
-    np.testing.assert_allclose(found["logits"][:, 0], wanted, **CLOSE)
+    found = read(hf, tmp_path, pairs())["logits"][:, 0]
+    queries, documents = map(list, zip(*pairs(), strict=True))
+    right = official.load(tmp_path / "model").rank(queries, documents, raw=True)
+    assert np.ptp(right) > 0.01
+    np.testing.assert_allclose(found, right, **CLOSE)

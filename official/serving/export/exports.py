@@ -18,11 +18,14 @@ class Exported(NamedTuple):
       signature: the name of the signature that is the default; in the layouts `hub` and
         `mediapipe`, that of the first output.
       max_length: the maximum length of its input, in tokens.
+      moved: of int8 for LiteRT and ONNX, the share of the outputs that the integers move; see
+        `official.serving.export.int8_loss`.
     """
 
     file: str
     signature: str
     max_length: int
+    moved: float | None = None
 
 
 def export(
@@ -73,7 +76,8 @@ def export(
 
     Raises:
       UserError: `model_dir` is not a model folder; an argument is out of range, or not supported
-        for the format or the model; `output` exists.
+        for the format or the model; `output` exists; int8 moves the outputs by more than a
+        quarter of their size.
       ModuleNotFoundError: the format is `onnx`, and tf2onnx is not installed.
     """
     if format not in FORMATS:
@@ -100,18 +104,18 @@ def export(
     if layout == "mediapipe":
         from official.serving.export import litert, mediapipe
 
-        name, length = mediapipe.export(*common, precision)
-        return Exported(os.path.join(output, litert.FILE), name, length)
+        name, length, moved = mediapipe.export(*common, precision)
+        return Exported(os.path.join(output, litert.FILE), name, length, moved)
     if format == "litert":
         from official.serving.export import litert
 
-        length = litert.export(*common, precision)
-        return Exported(os.path.join(output, litert.FILE), "tokens", length)
+        length, moved = litert.export(*common, precision)
+        return Exported(os.path.join(output, litert.FILE), "tokens", length, moved)
     if layout == "hub":
         from official.serving.export import hub
 
-        file, outputs, length = hub.export(*common, precision)
-        return Exported(os.path.join(output, file), outputs[0], length)
+        file, outputs, length, moved = hub.export(*common, precision)
+        return Exported(os.path.join(output, file), outputs[0], length, moved)
     if precision != "float32":
         raise UserError(
             f"--precision={precision}: --format=onnx has float32 only, and int8 with --layout=hub"

@@ -47,7 +47,7 @@ from official.conversion.any_folder import open_folder
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
 from official.saving import text_vectors
 from official.saving.model_folder import ModelFolder
-from official.serving.export import onnx, onnx_int8, saved_model
+from official.serving.export import int8_loss, onnx, onnx_int8, saved_model
 from official.serving.generation import generator
 from official.serving.signatures.inputs import ServingContext, Signature, signature
 from official.tokenizers import file_formats, tokenizer_json
@@ -82,18 +82,19 @@ def export(
     max_length: int | None = None,
     task: str | None = None,
     precision: str = "float32",
-) -> tuple[str, tuple[str, ...], int]:
+) -> tuple[str, tuple[str, ...], int, float | None]:
     """Writes a folder as the hub has it; the arguments are those of `saved_model.export`.
 
     `precision` is one of `FILES`.
 
     Returns:
-      The file of the graph in `output`, the names of its outputs, and the maximum length of its
-      input.
+      The file of the graph in `output`, the names of its outputs, the maximum length of its input,
+      and of int8 what `int8_loss.share` returns.
 
     Raises:
       UserError: as in `saved_model.export`; transformers has no class or no `tokenizer.json` for
-        the model; ONNX lacks an operation of it; the graph would be larger than 2 GiB.
+        the model; ONNX lacks an operation of it; the graph would be larger than 2 GiB; int8
+        moves the outputs by more than `int8_loss.LARGEST`.
       ModuleNotFoundError: tf2onnx is not installed.
     """
     import tf2onnx  # noqa: F401  (of the extra `onnx`; missed before any work is done)
@@ -117,16 +118,17 @@ def export(
         )
     except UserError as error:
         raise _refused(f"{error}; {_WAY_OUT}") from None
-    function = _function(context, described, outputs)
+    function, moved = _function(context, described, outputs), None
     with atomic.folder(output, huggingface.CONFIG) as temporary:
         described.save(temporary)
         _save_special_tokens(temporary, context)
         graph = onnx.converted(function, outputs.names, _AXES[outputs.rank])
         if precision == "int8":
             graph = onnx_int8.converted(graph)
+            moved = int8_loss.share(context, function, onnx_int8.runner(graph), _FIELDS)
         (temporary / FOLDER).mkdir()
         (temporary / FOLDER / FILES[precision]).write_bytes(graph)
-    return f"{FOLDER}/{FILES[precision]}", outputs.names, described.max_length
+    return f"{FOLDER}/{FILES[precision]}", outputs.names, described.max_length, moved
 
 
 def _refused(reason: str) -> UserError:

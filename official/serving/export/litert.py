@@ -24,7 +24,9 @@ import tensorflow as tf
 
 from official.modeling.layers import kernels
 from official.serving.compute.length_groups import FIELDS
-from official.serving.export import saved_model
+from official.serving.export import int8_loss, saved_model
+from official.serving.signatures.inputs import TOKENS, ServingContext, Signature
+from official.serving.signatures.texts import EMBED_TOKENS
 from official.utils import atomic
 from official.utils.errors import UserError
 
@@ -34,6 +36,7 @@ PRECISIONS = ("float32", "int8")
 # A batch of more tokens leaves the caches of a core, and takes longer for each of them.
 POSITIONS = 512
 _NAME = "batch"
+_COMPARED = ("tokens", EMBED_TOKENS)  # in int8 and in float32
 _filters = threading.Lock()  # of warnings, which all threads share
 
 Item = TypeVar("Item")
@@ -47,17 +50,18 @@ def export(
     max_length: int | None = None,
     task: str | None = None,
     precision: str = "float32",
-) -> int:
+) -> tuple[int, float | None]:
     """Writes a folder with `model.tflite` and the tokenizer of the model.
 
     The arguments are those of `saved_model.export`, and `precision` is one of `PRECISIONS`.
 
     Returns:
-      The maximum length of the input.
+      The maximum length of the input, and of int8 what `int8_loss.share` returns.
 
     Raises:
       UserError: as in `saved_model.export`; the model has no signature `tokens`; the precision is
-        none of `PRECISIONS`; LiteRT lacks an operation of the model.
+        none of `PRECISIONS`; LiteRT lacks an operation of the model; int8 moves the outputs by
+        more than `int8_loss.LARGEST`.
     """
     check(precision)
     context, kept = saved_model.restore_for_ids(model_dir, checkpoint, max_length, task, "litert")
@@ -68,8 +72,33 @@ def export(
     with atomic.folder(output, FILE) as folder:
         context.tokenizer.save(folder / TOKENIZER)
         saved_model.write_labels(context, folder)
-        (folder / FILE).write_bytes(converted(server, kept, precision, "format"))
-    return context.max_length
+        content = converted(server, kept, precision, "format")
+        moved = share_moved(context, kept, content, precision)
+        (folder / FILE).write_bytes(content)
+    return context.max_length, moved
+
+
+def share_moved(
+    context: ServingContext, signatures: Mapping[str, Signature], content: bytes, precision: str
+) -> float | None:
+    """Returns the share by which a file in int8 moves the outputs of a model; None in float32.
+
+    Raises:
+      UserError: it is more than `int8_loss.LARGEST`.
+    """
+    if precision != "int8":
+        return None
+    interpreter = _interpreter(content)
+
+    def runner(name: str) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+        run = interpreter.get_signature_runner(name)
+        return lambda given: run(**given)
+
+    return max(
+        int8_loss.share(context, signatures[name], runner(name), TOKENS)
+        for name in _COMPARED
+        if name in signatures
+    )
 
 
 def check(precision: str) -> None:
@@ -125,11 +154,14 @@ class Function:
 
     def _runner(self) -> Callable[..., dict[str, np.ndarray]]:
         """Returns what computes one batch at a time."""
-        with _filters, warnings.catch_warnings():
-            # It asks for the package `ai_edge_litert`, which has the same interpreter.
-            warnings.simplefilter("ignore")
-            interpreter = tf.lite.Interpreter(model_content=self._content, num_threads=1)
-        return interpreter.get_signature_runner(_NAME)
+        return _interpreter(self._content).get_signature_runner(_NAME)
+
+
+def _interpreter(content: bytes) -> tf.lite.Interpreter:
+    with _filters, warnings.catch_warnings():
+        # It asks for the package `ai_edge_litert`, which has the same interpreter.
+        warnings.simplefilter("ignore")
+        return tf.lite.Interpreter(model_content=content, num_threads=1)
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:

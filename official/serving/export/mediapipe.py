@@ -61,11 +61,12 @@ def export(
     max_length: int | None = None,
     task: str | None = None,
     precision: str = "float32",
-) -> tuple[str, int]:
+) -> tuple[str, int, float | None]:
     """Writes a folder with `model.tflite`; the arguments are those of `litert.export`.
 
     Returns:
-      The name of the output, `probabilities` or `vectors`, and the maximum length of the input.
+      The name of the output, `probabilities` or `vectors`, the maximum length of the input, and of
+      int8 what `int8_loss.share` returns.
 
     Raises:
       UserError: as in `litert.export`; no task of MediaPipe has the output of the model, or its
@@ -87,9 +88,10 @@ def export(
     server.weights = context.weights.module
     function = _of_one_row(kept[name], output_name, length)
     content = litert.converted(server, {name: function}, precision, "format")
+    moved = litert.share_moved(context, {name: function}, content, precision)
     with atomic.folder(output, litert.FILE) as folder:
         (folder / litert.FILE).write_bytes(_packed(content, files))
-    return output_name, length
+    return output_name, length, moved
 
 
 def _refused(reason: str) -> UserError:

@@ -68,7 +68,7 @@ def test_vectors_of_texts(tmp_path):
     exported = official.export(
         tmp_path / "model", tmp_path / "hub", format="onnx", layout="hub", max_length=12
     )
-    assert exported == (str(tmp_path / "hub/onnx/model.onnx"), "last_hidden_state", 12)
+    assert exported == (str(tmp_path / "hub/onnx/model.onnx"), "last_hidden_state", 12, None)
     run = session(tmp_path / "hub")
     assert names(run.get_inputs()) == INPUTS
     assert {value.type for value in run.get_inputs()} == {"tensor(int64)"}
@@ -123,6 +123,25 @@ HEADS = {
 WINDOWS = {"doc_stride": 4, "max_query_length": 5}  # of span answers
 
 
+def values(loaded, name, given):
+    """What the model gives for a batch, by the names of transformers."""
+    states = encoded(loaded, given)
+    head = next(iter(loaded.model.objectives), None)
+    if name == "answer":
+        logits = head.boundary_logits(head.states(states))
+        return dict(zip(("start_logits", "end_logits"), logits, strict=True))
+    if name == "tags":
+        return {"logits": head.logits(states)}
+    if name == "masked_lm":
+        words = states["sequence_output"]
+        rows = np.reshape(words, (-1, words.shape[-1]))
+        logits = np.asarray(head.logits(rows, loaded.model.encoder))
+        return {"logits": logits.reshape(*given["input_ids"].shape, -1)}
+    if name == "bare":
+        return {"last_hidden_state": states["sequence_output"]}
+    return {"logits": head.outputs(states)}
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", HEADS)
@@ -132,21 +151,7 @@ def test_heads(tmp_path, name):
     loaded = load(tmp_path / "model", *[objective] * bool(objective), **WINDOWS, **extra)
     hub.export(tmp_path / "model", tmp_path / "hub")
     given = fed(loaded, TEXTS, SECOND)
-    states = encoded(loaded, given)
-    head = next(iter(loaded.model.objectives), None)
-    if name == "answer":
-        logits = head.boundary_logits(head.states(states))
-        wanted = dict(zip(("start_logits", "end_logits"), logits, strict=True))
-    elif name == "tags":
-        wanted = {"logits": head.logits(states)}
-    elif name == "masked_lm":
-        rows = np.reshape(states["sequence_output"], (-1, 12))
-        logits = np.asarray(head.logits(rows, loaded.model.encoder))
-        wanted = {"logits": logits.reshape(*given["input_ids"].shape, -1)}
-    elif name == "bare":
-        wanted = {"last_hidden_state": states["sequence_output"]}
-    else:
-        wanted = {"logits": head.outputs(states)}
+    wanted = values(loaded, name, given)
     if name == "choice":
         given = {key: value.reshape(2, 3, -1) for key, value in given.items()}
         wanted = {"logits": np.reshape(wanted["logits"], (2, 3))}

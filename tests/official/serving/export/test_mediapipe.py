@@ -102,7 +102,7 @@ def test_classes(tmp_path, kind):
         tmp_path / "model", tmp_path / "lite", format="litert", layout="mediapipe"
     )
     file = tmp_path / "lite" / "model.tflite"
-    assert exported == (str(file), "probabilities", 12)
+    assert exported == (str(file), "probabilities", 12, None)
     assert [path.name for path in (tmp_path / "lite").iterdir()] == ["model.tflite"]
     content = file.read_bytes()
     described = metadata(content)
@@ -133,7 +133,7 @@ def test_classes(tmp_path, kind):
 @pytest.mark.slow
 def test_vectors(tmp_path):
     loaded = load(tmp_path / "model", EMBEDDING)
-    assert mediapipe.export(tmp_path / "model", tmp_path / "lite") == ("vectors", 16)
+    assert mediapipe.export(tmp_path / "model", tmp_path / "lite") == ("vectors", 16, None)
     content = (tmp_path / "lite" / "model.tflite").read_bytes()
     described = metadata(content)
     assert described.string(0) == "TextEmbedder"
@@ -155,7 +155,9 @@ def test_command(tmp_path):
     assert (
         "--layout=mediapipe: not supported for --format=onnx: give --format=litert" in done.stderr
     )
-    done = commands.run("official.export", *options, "--format=litert", "--max_length=7", status=0)
+    options += ["--format=litert", "--max_length=7", "--precision=int8"]
+    done = commands.run("official.export", *options, status=0)
+    assert "int8 moves the outputs by " in done.stdout
     assert "lite/model.tflite: probabilities of rows of up to 7 tokens" in done.stdout
 
 

@@ -97,7 +97,9 @@ def test_what_onnx_lacks_is_refused(tmp_path, monkeypatch):
         export.export(tmp_path / "bilstm", tmp_path / "onnx")
     load(tmp_path / "model", CLASSIFICATION)
     monkeypatch.setattr(export, "_MAX_BYTES", 1000)
-    with pytest.raises(UserError, match="GiB of weights: a file of ONNX holds at most 2 GiB"):
+    with pytest.raises(
+        UserError, match="GiB of weights: a file of ONNX holds at most 2 GiB: remove --format"
+    ):
         export.export(tmp_path / "model", tmp_path / "onnx")
     assert not (tmp_path / "onnx").exists()
 
