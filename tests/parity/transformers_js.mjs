@@ -20,8 +20,9 @@ async function outputs(kind, folder, rows, options = FULL) {
   const model = await kind.from_pretrained(folder, options);
   const found = [];
   for (const row of rows) {
-    const [text, text_pair] = Array.isArray(row) ? row : [row];
-    const batch = tokenizer([text], { text_pair: text_pair && [text_pair], truncation: true });
+    const [text, second] = Array.isArray(row) ? row : [row];
+    const text_pair = second === undefined ? null : [second];
+    const batch = tokenizer([text], { text_pair, truncation: true });
     const given = await model(batch);
     found.push(Object.fromEntries(Object.entries(given).map(([k, v]) => [k, v.tolist()[0]])));
   }

@@ -51,6 +51,7 @@ from official.serving.export import int8_loss, onnx, onnx_int8, saved_model
 from official.serving.generation import generator
 from official.serving.signatures.inputs import ServingContext, Signature, signature
 from official.tokenizers import file_formats, tokenizer_json
+from official.tokenizers.wordpiece import WordPiece
 from official.utils import atomic, json_files
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -122,6 +123,7 @@ def export(
     with atomic.folder(output, huggingface.CONFIG) as temporary:
         described.save(temporary)
         _save_special_tokens(temporary, context)
+        _name_class(temporary, context, [spec.name for spec in function.input_signature])
         graph = onnx.converted(function, outputs.names, _AXES[outputs.rank])
         if precision == "int8":
             graph = onnx_int8.converted(graph)
@@ -274,6 +276,18 @@ def _function(
 
     specs = (tf.TensorSpec([None] * outputs.rank, tf.int64, name) for name in names)
     return signature(of_inputs, *specs)
+
+
+def _name_class(folder: AnyPath, context: ServingContext, inputs: Sequence[str]) -> None:
+    """Names a class of tokenizers whose rows have types, where a model reads types.
+
+    transformers.js follows `tokenizer.json` with any class, but gives types for some alone, and
+    zeros for others. transformers 4 follows the file, too; for version 5 see `tokenizer_files`.
+    """
+    if "token_type_ids" in inputs and isinstance(context.tokenizer, WordPiece):
+        file = folder / file_formats.SETTINGS_FILE
+        settings = json_files.read(file) | {"tokenizer_class": "BertTokenizer"}
+        file.write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
 
 def _save_special_tokens(folder: AnyPath, context: ServingContext) -> None:

@@ -75,8 +75,8 @@ def check(context: ServingContext) -> None:
     size = sum(v.dtype.size * v.shape.num_elements() for v in context.weights.module.variables)
     if size > _MAX_BYTES:
         raise UserError(
-            f"--format=onnx: {size / 2**30:.1f} GiB of weights: a file of ONNX holds at most 2 GiB: "
-            "remove --format, and take the SavedModel"
+            f"--format=onnx: {size / 2**30:.1f} GiB of weights: a file of ONNX holds at most 2 "
+            "GiB: remove --format, and take the SavedModel"
         )
     head = context.head
     if head is not None and getattr(head, "bilstm", None) is not None:

@@ -97,6 +97,7 @@ def test_files(tmp_path):
     assert (config["model_type"], config["architectures"]) == ("bert", ["BertModel"])
     assert settings["model_max_length"] == 12 and settings["pad_token"] == "[PAD]"
     assert settings["model_input_names"] == [INPUTS[0], INPUTS[2], INPUTS[1]]
+    assert settings["tokenizer_class"] == "BertTokenizer"  # transformers.js then gives types
     special = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
     special = {f"{key}_token": token for key, token in special.items()}
     assert read("special_tokens_map.json") == special
