@@ -93,11 +93,15 @@ def make(folder, name, head):
     if name == "modernbert" and head in ("tags", "answer"):
         objectives[0] = {**objectives[0], "transform": True}
     raw = {"name": "x", "encoder": encoder, "objectives": objectives, "recipe": {"steps": 1}}
+    if head in OF_TOKENS:
+        encoder["initializer_range"] = 0.2
     encoder["pooler"] = name != "modernbert" and head in POOLED
     config = configs.from_dict(raw)
     rng = np.random.default_rng(0)
+    # Of millions of numbers some would be far apart where large weights meet a norm of few numbers.
+    deviation = 0.1 if head in OF_TOKENS else 0.3
     variables = {
-        path: (value + 0.3 * rng.standard_normal(value.shape)).astype(np.float32)
+        path: (value + deviation * rng.standard_normal(value.shape)).astype(np.float32)
         for path, value in named_arrays.values(
             model_folder.build(config).variables_by_path()
         ).items()
