@@ -1,11 +1,14 @@
 """Runs functions on Apache Beam: see `shuffle.Runner`.
 
-Results of functions are passed in files (`official.utils.beam`), records only through Beam.
+Results of functions are passed in files (`official.utils.beam`), records only through Beam. An
+element of Beam costs more than a record, so records travel in blocks.
+
+Shapes: N records of a block.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -21,11 +24,12 @@ from tfrecords_tools.writing.shuffle import (
     Keyed,
     Result,
     ShardRecords,
+    first_key,
     order,
-    part_of,
 )
 
 _KEY_BYTES = 8
+_BLOCK_BYTES = 4 << 20  # of records that travel together
 
 
 class BeamRunner(Runner):
@@ -55,14 +59,14 @@ class BeamRunner(Runner):
             )
             size = (
                 records
-                | "size" >> beam.Map(lambda keyed: (1, len(keyed[1]) + OVERHEAD_BYTES))
+                | "size" >> beam.Map(_Block.sizes)
                 | "sizes" >> beam.CombineGlobally(_Sizes())
                 | "number of parts" >> beam.Map(functools.partial(_count, parts=parts))
             )
             _ = size | "store the number" >> beam.Map(functools.partial(total.store, 0))
             _ = (
                 records
-                | "part" >> beam.Map(_with_part, total=beam.pvalue.AsSingleton(size))
+                | "part" >> beam.FlatMap(_Block.parts, total=beam.pvalue.AsSingleton(size))
                 | "parts" >> beam.GroupByKey()
                 | "write"
                 >> beam.Map(
@@ -98,14 +102,78 @@ class _Make(beam.DoFn):
         set_up(self._setup)
 
     def process(self, element: tuple[int, Any]) -> Iterable[Any]:
-        """Yields the keys and records."""
+        """Yields the records in blocks, as tuples of bytes; see `_Block`."""
         number, item = element
         counts = self._counts()
+        waiting: list[Keyed] = []
         for keyed in self._make(content(item)):
             counts.add(keyed.counts)
-            for key, record in zip(keyed.keys.tolist(), keyed.records, strict=True):
-                yield key.to_bytes(_KEY_BYTES, "big"), record
+            waiting.append(keyed)
+            if sum(sum(map(len, each.records)) for each in waiting) > _BLOCK_BYTES:
+                yield tuple(_Block.of(waiting))
+                waiting = []
+        if waiting:
+            yield tuple(_Block.of(waiting))
         self._made.store(number, counts)
+
+
+class _Block(NamedTuple):
+    """Records in the order of their keys, as bytes, for which every runner has a fast coder.
+
+    Attributes:
+      keys: uint64 [N].
+      ends: the end of each record, int64 [N].
+      data: the records, one behind the other.
+    """
+
+    keys: bytes
+    ends: bytes
+    data: bytes
+
+    @classmethod
+    def of(cls, made: Sequence[Keyed]) -> "_Block":
+        """Returns the block of some records."""
+        keys = np.concatenate([each.keys for each in made])
+        records = [record for each in made for record in each.records]
+        chosen = order(keys, records.__getitem__)
+        records = [records[i] for i in chosen]
+        ends = np.cumsum(np.fromiter(map(len, records), np.int64, len(records)))
+        return cls(keys[chosen].tobytes(), ends.tobytes(), b"".join(records))
+
+    @staticmethod
+    def sizes(block: tuple[bytes, bytes, bytes]) -> tuple[int, int]:
+        """Returns the number of records and of their bytes in a TFRecord file."""
+        keys, _, data = block
+        count = len(keys) // _KEY_BYTES
+        return count, len(data) + count * OVERHEAD_BYTES
+
+    @staticmethod
+    def parts(
+        block: tuple[bytes, bytes, bytes], total: int | str
+    ) -> Iterator[tuple[int, tuple[bytes, bytes, bytes]]]:
+        """Yields the numbers of parts, and the records of each as a block."""
+        if isinstance(total, str):
+            return
+        all_keys, all_ends, data = block
+        keys, ends = np.frombuffer(all_keys, np.uint64), np.frombuffer(all_ends, np.int64)
+        cuts = np.searchsorted(keys, _later_keys(total))
+        for number in np.unique(np.searchsorted(cuts, np.arange(len(keys)), "right")).tolist():
+            first = int(cuts[number - 1]) if number else 0
+            last = int(cuts[number]) if number < total - 1 else len(keys)
+            start = int(ends[first - 1]) if first else 0
+            own = ends[first:last] - start
+            yield number, (keys[first:last].tobytes(), own.tobytes(), data[start : ends[last - 1]])
+
+    def records(self) -> list[bytes]:
+        """Returns the records."""
+        ends = np.frombuffer(self.ends, np.int64).tolist()
+        return [self.data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@functools.lru_cache(maxsize=1)
+def _later_keys(total: int) -> np.ndarray:
+    """Returns the first key of each part but the first, uint64 [total - 1]."""
+    return np.array([first_key(part, total) for part in range(1, total)], np.uint64)
 
 
 class _Sizes(beam.CombineFn):
@@ -139,20 +207,15 @@ def _count(sizes: tuple[int, int], parts: Callable[[int, int], int]) -> int | st
         return str(error)
 
 
-def _with_part(keyed: tuple[bytes, bytes], total: int | str) -> tuple[int, tuple[bytes, bytes]]:
-    number = 0 if isinstance(total, str) else part_of(int.from_bytes(keyed[0], "big"), total)
-    return number, keyed
-
-
 def _write(
-    part: tuple[int, Iterable[tuple[bytes, bytes]]],
+    part: tuple[int, Iterable[tuple[bytes, bytes, bytes]]],
     total: int | str,
     write: Callable[[ShardRecords], Any],
 ) -> tuple[int, Any]:
-    number, keyed = part
-    if isinstance(total, str):
-        return number, None
-    keys, records = zip(*keyed, strict=True)
-    numbers = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
-    chosen = order(numbers, records.__getitem__)
+    assert isinstance(total, int)  # or there are no parts
+    number, given = part
+    blocks = [_Block(*each) for each in given]
+    keys = np.concatenate([np.frombuffer(block.keys, np.uint64) for block in blocks])
+    records = [record for block in blocks for record in block.records()]
+    chosen = order(keys, records.__getitem__)
     return number, write(ShardRecords(number, total, shards.encoded([records[i] for i in chosen])))

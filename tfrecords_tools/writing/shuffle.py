@@ -119,11 +119,6 @@ def content(record: bytes | memoryview) -> bytes | memoryview:
     return record[12:-4]
 
 
-def part_of(key: int, total: int) -> int:
-    """Returns the index of the part that has a key, of `total` parts."""
-    return key * total >> 64
-
-
 def first_key(part: int, total: int) -> int:
     """Returns the smallest key of a part; of part `total`, a number after all keys."""
     return -(-part * _END // total)
