@@ -128,7 +128,7 @@ always:
 
 # REFERENCES='hf hf5' installs these environments alone, and PARITY='-k test_bert_parity' runs a part,
 # as .ci/run does: that of PyLate takes 5.4 GB, and that of MediaPipe 0.7.
-REFERENCES ?= hf hf5 tfm tfa model2vec pylate mediapipe
+REFERENCES ?= hf hf5 tfm tfa model2vec pylate mediapipe encoding
 
 parity-environments: $(REFERENCES:%=.parity/%/.ready)
 

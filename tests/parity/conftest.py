@@ -109,6 +109,12 @@ def mediapipe() -> Reference:
 
 
 @pytest.fixture(scope="session")
+def fastembed() -> Reference:
+    """fastembed, beside what `benchmarks.encoding` times."""
+    return Reference("encoding")
+
+
+@pytest.fixture(scope="session")
 def mteb() -> Reference:
     """MTEB and the project."""
     return Reference("mteb")
