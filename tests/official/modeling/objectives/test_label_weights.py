@@ -51,7 +51,7 @@ def test_losses_of_classes_are_those_of_pytorch(weights, smoothing):
     head = passing(heads.Classification(config, ENCODER), 3)
     batch = {"label": LABELS, "token_ids": np.zeros((3, 2))}
     found, metrics = loss(head, batch, {"pooled_output": LOGITS})
-    assert found == pytest.approx(CLASSES[weights, smoothing], abs=2e-7)
+    assert found == pytest.approx(CLASSES[weights, smoothing], abs=1e-7)
     hits, count = metrics["classification_accuracy"]
     assert (float(hits), float(count)) == (2, 3)  # of the examples, whatever their weights
     # A row that fills the batch counts nowhere.
@@ -72,7 +72,7 @@ def test_losses_of_tags_are_those_of_pytorch(weights, smoothing):
     states[[0, 1, 1], [1, 0, 1]] = LOGITS
     batch = {"tag_ids": tags, "word_ids": tags, "token_ids": np.zeros((2, 3))}
     found, metrics = loss(head, batch, {"sequence_output": states})
-    assert found == pytest.approx(CLASSES[weights, smoothing], abs=2e-7)
+    assert found == pytest.approx(CLASSES[weights, smoothing], abs=1e-7)
     assert [float(x) for x in metrics["token_classification_accuracy"]] == [2, 3]
 
 
@@ -90,7 +90,7 @@ def test_losses_of_several_labels(settings, expected):
     logits = np.array([[2], [-1], [0.5]], "float32") * np.array([1, 0, 0], "float32")
     flags = np.array([[1], [0], [0]])
     batch = {"label_flags": flags, "token_ids": np.zeros((3, 2))}
-    assert loss(head, batch, {"pooled_output": logits})[0] == pytest.approx(expected, abs=2e-7)
+    assert loss(head, batch, {"pooled_output": logits})[0] == pytest.approx(expected, abs=1e-7)
 
 
 def test_each_of_several_labels_has_its_factor():
@@ -103,7 +103,7 @@ def test_each_of_several_labels_has_its_factor():
     chances, targets = 1 / (1 + np.exp(-LOGITS.astype("float64"))), flags * 0.8 + 0.1
     each = -(config.positive_weights * targets * np.log(chances))
     each -= (1 - targets) * np.log(1 - chances)
-    assert loss(head, batch, {"pooled_output": LOGITS})[0] == pytest.approx(each.mean(), abs=2e-7)
+    assert loss(head, batch, {"pooled_output": LOGITS})[0] == pytest.approx(each.mean(), abs=1e-7)
 
 
 @pytest.mark.parametrize(
