@@ -1,10 +1,8 @@
 """Tests of tfrecords_tools.text.sentences."""
 
-import gc
-import time
-
 import pytest
 
+from tests import linear
 from tfrecords_tools.text import sentences
 
 
@@ -98,20 +96,6 @@ def test_blank_paragraphs():
     "part", [".", ".)", "。", "Mr. ", "a. ", "a! ", " ", "x", '."\t', "है। ", "।[1]", "ก "]
 )
 def test_linear_on_odd_text(part):
-    """Of four times the text, the time is nearer to four times than to sixteen."""
-
-    def seconds(length):
-        text, found = part * (length // len(part)), []
-        for _ in range(3):
-            start = time.process_time()
-            actual = sentences.split(text)
-            found.append(time.process_time() - start)
-            assert "".join(actual) == text
-        return min(found)
-
-    gc.collect()
-    gc.disable()  # which looks at all objects of the process
-    try:
-        assert seconds(100_000) < 10 * seconds(25_000) + 0.1
-    finally:
-        gc.enable()
+    text = part * (100_000 // len(part))
+    assert "".join(sentences.split(text)) == text
+    linear.check(sentences.split, part, 100_000)
