@@ -210,7 +210,8 @@ def test_a_saved_model(task):
 def test_conversion_there_and_back(task):
     huggingface.write(task / "model", str(task / "hf"), "best")
     assert {p.name for p in (task / "hf").iterdir()} == {
-        "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+        "README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "vocab.txt",
     }  # fmt: skip
     converted_model.write(huggingface.read(str(task / "hf")), task / "back")
     texts = texts_of(task)
