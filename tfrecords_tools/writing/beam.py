@@ -26,6 +26,7 @@ from tfrecords_tools.writing.shuffle import (
     ShardRecords,
     first_key,
     order,
+    sorted_blocks,
 )
 
 _KEY_BYTES = 8
@@ -105,15 +106,8 @@ class _Make(beam.DoFn):
         """Yields the records in blocks, as tuples of bytes; see `_Block`."""
         number, item = element
         counts = self._counts()
-        waiting: list[Keyed] = []
-        for keyed in self._make(content(item)):
-            counts.add(keyed.counts)
-            waiting.append(keyed)
-            if sum(sum(map(len, each.records)) for each in waiting) > _BLOCK_BYTES:
-                yield tuple(_Block.of(waiting))
-                waiting = []
-        if waiting:
-            yield tuple(_Block.of(waiting))
+        for keys, records in sorted_blocks(self._make(content(item)), counts, _BLOCK_BYTES):
+            yield tuple(_Block.of(keys, records))
         self._made.store(number, counts)
 
 
@@ -131,14 +125,10 @@ class _Block(NamedTuple):
     data: bytes
 
     @classmethod
-    def of(cls, made: Sequence[Keyed]) -> "_Block":
-        """Returns the block of some records."""
-        keys = np.concatenate([each.keys for each in made])
-        records = [record for each in made for record in each.records]
-        chosen = order(keys, records.__getitem__)
-        records = [records[i] for i in chosen]
+    def of(cls, keys: np.ndarray, records: Sequence[bytes]) -> "_Block":
+        """Returns the block of records in the order of their keys."""
         ends = np.cumsum(np.fromiter(map(len, records), np.int64, len(records)))
-        return cls(keys[chosen].tobytes(), ends.tobytes(), b"".join(records))
+        return cls(keys.tobytes(), ends.tobytes(), b"".join(records))
 
     @staticmethod
     def sizes(block: tuple[bytes, bytes, bytes]) -> tuple[int, int]:

@@ -32,6 +32,7 @@ from tfrecords_tools.writing.shuffle import (
     content,
     first_key,
     order,
+    sorted_blocks,
 )
 
 if TYPE_CHECKING:
@@ -195,16 +196,9 @@ class SortedRuns:
         records = tf.io.TFRecordWriter(str(self.path("records")))
         runs, end = [0], 0
         with open(self.path("keys"), "wb") as keys, open(self.path("ends"), "wb") as ends:
-            waiting: list[Keyed] = []
-            for keyed in made:
-                counts.add(keyed.counts)
-                waiting.append(keyed)
-                if sum(sum(map(len, each.records)) for each in waiting) > RUN_BYTES:
-                    end = _write_run(waiting, records, keys, ends, end)
-                    runs.append(keys.tell() // 8)
-                    waiting = []
-            _write_run(waiting, records, keys, ends, end)
-            runs.append(keys.tell() // 8)
+            for block in sorted_blocks(made, counts, RUN_BYTES):
+                end = _write_run(*block, records, keys, ends, end)
+                runs.append(keys.tell() // 8)
         with disk_errors():
             records.close()
         np.array(runs, np.int64).tofile(self.path("runs"))
@@ -271,22 +265,19 @@ class SortedRuns:
 
 
 def _write_run(
-    made: Sequence[Keyed],
+    own_keys: np.ndarray,
+    records: Sequence[bytes],
     file: "tf.io.TFRecordWriter",
     keys: IO[bytes],
     ends: IO[bytes],
     end: int,
 ) -> int:
     """Appends a run at the position `end` of the records; returns the new position."""
-    all_keys = np.concatenate([np.zeros(0, np.uint64), *(each.keys for each in made)])
-    records = [record for each in made for record in each.records]
-    chosen = order(all_keys, records.__getitem__)
-    records = [records[i] for i in chosen]
     with disk_errors():
         for record in records:
             file.write(record)
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     positions = end + np.cumsum(sizes + OVERHEAD_BYTES)
-    all_keys[chosen].tofile(keys)
+    own_keys.tofile(keys)
     positions.tofile(ends)
     return int(positions[-1]) if len(positions) else end

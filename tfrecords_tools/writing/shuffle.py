@@ -136,3 +136,36 @@ def order(keys: np.ndarray, record: Callable[[int], bytes | memoryview]) -> list
     if (ordered[1:] == ordered[:-1]).any():
         return sorted(chosen.tolist(), key=lambda i: (int(keys[i]), bytes(record(i))))
     return chosen.tolist()
+
+
+def sorted_blocks(
+    made: Iterable[Keyed[AnyCounts]], counts: AnyCounts, most: int
+) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """Yields the records of an item in blocks, each in the order of its keys.
+
+    Args:
+      made: the records as they are made.
+      counts: takes their counts.
+      most: a block ends when its records have more bytes.
+
+    Yields:
+      keys uint64 [N], and the N records.
+    """
+    waiting: list[Keyed[AnyCounts]] = []
+    size = 0
+    for keyed in made:
+        counts.add(keyed.counts)
+        waiting.append(keyed)
+        size += sum(map(len, keyed.records))
+        if size > most:
+            yield _sorted(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _sorted(waiting)
+
+
+def _sorted(made: Sequence[Keyed]) -> tuple[np.ndarray, list[bytes]]:
+    keys = np.concatenate([each.keys for each in made])
+    records = [record for each in made for record in each.records]
+    chosen = order(keys, records.__getitem__)
+    return keys[chosen], [records[i] for i in chosen]
