@@ -9,7 +9,8 @@
 
 runs all published studies whose results are not in experiments/results, the most useful first, adds
 the results of each when it ends, and writes docs/findings.md. Without --text it writes that page
-of the results that are there.
+of the results that are there. The runs of a study that is stopped are kept in
+experiments/results/unfinished, and not made again, also in another --output.
 
 The page of a study says what is compared (see `experiments.study_page`). --dry_run prints the
 runs, what they can show, and an estimate of the hours: by the earlier runs in WORK, or else by a
@@ -112,15 +113,31 @@ def run_all(options: argparse.Namespace) -> None:
             if pages == {study.fingerprint(options.size)}:
                 continue
         print(f"{path.stem}: {study.about}", flush=True)
-        run(options, str(path), options.output / path.stem)
+        made = options.output / path.stem / RESULTS
+        unfinished = options.results / "unfinished" / kept.name
+        if unfinished.exists() and not made.exists():
+            _copy(unfinished, made)
+        try:
+            run(options, str(path), options.output / path.stem)
+        except BaseException:
+            if made.exists() and not options.dry_run:
+                _copy(made, unfinished)
+            raise
         if not options.dry_run:
-            results = (options.output / path.stem / RESULTS).read_text(encoding="utf-8")
-            with atomic.file(kept) as stream:
-                stream.write(results)
+            _copy(made, kept)
+            unfinished.unlink(missing_ok=True)
     if not options.dry_run:
         with atomic.file(options.findings) as stream:
             stream.write(report.findings(options.results))
         print(f"{options.findings} is made of {options.results}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    from official.utils import atomic
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.file(target) as stream:
+        stream.write(source.read_text(encoding="utf-8"))
 
 
 def _in_order() -> list[Path]:

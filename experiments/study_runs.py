@@ -37,7 +37,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +248,7 @@ class Runner:
         self.commit = _commit()
         self._flops: dict[tuple[str, int], float] = {}
         self._folders: dict[tuple[str, int], Path] = {}  # of fine-tuned runs
+        self._lines: dict[tuple[str, str], Result] = {}  # of results.jsonl, by variant and ID
         self._hashes: dict[Path, str] = {}
         self._commands = Commands()
         self._lock = threading.Lock()
@@ -455,9 +456,11 @@ class Runner:
         return Speed(rate * flops, start, f"{steps} steps of {base}")
 
     def run(self) -> list[Result]:
-        """Makes all runs that have not been made, and writes `results.jsonl`.
+        """Makes all runs that have not been made.
 
-        Groups of variants run at the same time, as many as `jobs`.
+        Groups of variants run at the same time, as many as `jobs`. `results.jsonl` has a line for
+        each run that has ended. A run with such a line is not made again, also where the folder
+        has nothing else.
 
         Returns:
           The results in the order of the page.
@@ -466,6 +469,11 @@ class Runner:
           UserError: a command failed; its log is named.
         """
         self._half(tuning=False)  # which also checks the held-out text
+        lines = self.options.output / RESULTS
+        page = self.study.fingerprint(self.name)
+        for result in read_results(lines) if lines.exists() else ():
+            if result.page == page and result.variant in self.study.variants:
+                self._lines[result.variant, result.id] = result
         started, total = time.monotonic(), sum(self.expected.values())
         done: list[float] = []
         cores = queue.SimpleQueue[frozenset[int] | None]()
@@ -501,9 +509,31 @@ class Runner:
                 pool.shutdown(cancel_futures=True)
                 raise
         found = [result for name in self.study.variants for result in results[name]]
-        with atomic.file(self.options.output / RESULTS) as stream:
-            stream.writelines(json.dumps(dataclasses.asdict(result)) + "\n" for result in found)
+        self._write(found)
         return found
+
+    def _write(self, results: Iterable[Result]) -> None:
+        with atomic.file(self.options.output / RESULTS) as stream:
+            stream.writelines(json.dumps(dataclasses.asdict(result)) + "\n" for result in results)
+
+    def _end(self, result: Result) -> Result:
+        """Adds the line of a run that has ended, and returns its result."""
+        order = list(self.study.variants)
+        with self._lock:
+            self._lines[result.variant, result.id] = result
+            self._write(
+                sorted(
+                    self._lines.values(),
+                    key=lambda each: (order.index(each.variant), each.seed, each.rate or 0),
+                )
+            )
+        return result
+
+    def _line(self, run: Run, cores: frozenset[int] | None) -> Result | None:
+        """Returns the result of a run that has ended; None of another one."""
+        if not self._lines:
+            return None
+        return self._lines.get((run.variant, self._id(run, self._tokenizer(cores))))
 
     def _variant(self, name: str, cores: frozenset[int] | None) -> list[Result]:
         """Makes the runs of a variant.
@@ -513,11 +543,15 @@ class Runner:
         """
         rate, tried = self._tuning(name, cores)
         runs = [self.plan(name, seed, rate) for seed in range(self.size.seeds)]
-        pretrained = [self._pretrained(run, cores) for run in runs]
-        finished = [
-            self._with_tasks(run, result, cores)
-            for run, result in zip(runs, pretrained, strict=True)
-        ]
+        # Students read the models of their teacher, which a line alone does not have.
+        teaches = any(other.teacher == name for other in self.study.variants.values())
+        finished = []
+        for run in runs:
+            result = None if teaches else self._line(run, cores)
+            if result is None:
+                pretrained = self._pretrained(run, cores)
+                result = self._end(self._with_tasks(run, pretrained, cores))
+            finished.append(result)
         return finished + tried
 
     def _tuning(self, name: str, cores: frozenset[int] | None) -> tuple[float | None, list[Result]]:
@@ -534,7 +568,8 @@ class Runner:
             for rate in rates:
                 if rate not in tried:
                     run = self.plan(name, self.size.tuning_seed, rate)
-                    tried[rate] = self._pretrained(run, cores)
+                    ended = self._line(run, cores)
+                    tried[rate] = ended or self._end(self._pretrained(run, cores))
             best = min(rates, key=lambda rate: _loss(tried[rate]))
             at_edge = best in (rates[0], rates[-1])
             if not at_edge or len(rates) == len(self.size.rates) + _MORE_RATES:

@@ -208,7 +208,7 @@ def test_the_page_of_findings_is_made_of_the_results(tmp_path):
 
 
 def test_all_studies_without_results_are_run_in_order(tmp_path, monkeypatch):
-    ran = []
+    ran, begun = [], []
 
     def run(options, path, output):
         study = study_page.load(path)
@@ -217,8 +217,10 @@ def test_all_studies_without_results_are_run_in_order(tmp_path, monkeypatch):
             results()[0], study=study.name, variant=next(iter(study.variants))
         )
         line = dataclasses.replace(line, page=study.fingerprint("mini"), measures={})
-        output.mkdir(parents=True)
-        (output / "results.jsonl").write_text(json.dumps(dataclasses.asdict(line)) + "\n")
+        found = output / "results.jsonl"
+        begun.append((study.name, found.exists()))
+        output.mkdir(parents=True, exist_ok=True)
+        found.write_text(json.dumps(dataclasses.asdict(line)) + "\n")
         if study.name == "mask_rate":
             raise UserError("stopped")
 
@@ -230,7 +232,9 @@ def test_all_studies_without_results_are_run_in_order(tmp_path, monkeypatch):
     with pytest.raises(SystemExit):
         study_command.main(command)
     assert ran == ["controls", "plateau", "mask_rate"] and not page.exists()
-    assert sorted(path.stem for path in kept.iterdir()) == ["controls", "plateau"]
+    assert sorted(path.stem for path in kept.glob("*.jsonl")) == ["controls", "plateau"]
+    assert [path.name for path in (kept / "unfinished").iterdir()] == ["mask_rate.jsonl"]
+    assert not any(exists for _, exists in begun)
     ran.clear()
     shutil.rmtree(tmp_path / "work")
     monkeypatch.setattr(study_command, "_FIRST", ("controls", "plateau"))
@@ -238,6 +242,11 @@ def test_all_studies_without_results_are_run_in_order(tmp_path, monkeypatch):
     with pytest.raises(SystemExit):
         study_command.main(command)
     assert ran == ["mask_rate"]  # controls have results, and quick is an example
+    assert begun[-1] == ("mask_rate", True)  # with the lines of the runs that had ended
+    monkeypatch.setattr(study_command, "run", lambda *arguments: None)
+    monkeypatch.setattr(report, "findings", lambda folder: "")
+    study_command.main(command)
+    assert (kept / "mask_rate.jsonl").exists() and not list((kept / "unfinished").iterdir())
 
 
 def _pages(folder, *names):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -313,6 +314,83 @@ def test_tuning_and_measures_read_other_halves(texts, monkeypatch):
     assert not again.of("train_and_eval")
 
 
+def test_runs_that_have_a_line_are_not_made_again(texts, monkeypatch):
+    """A stopped study has the lines of the runs that ended; they suffice in another folder."""
+
+    class Stop(Exception):
+        pass
+
+    def lines():
+        return (texts / "work" / "results.jsonl").read_text().splitlines()
+
+    made = runner(texts)
+    commands = Commands(monkeypatch, made, {"phase-2": 3.0})
+    whole = made.run()
+    assert [json.loads(line) for line in lines()] == [
+        json.loads(json.dumps(dataclasses.asdict(each))) for each in whole
+    ]
+    trainings = len(commands.of("train_and_eval"))
+
+    shutil.rmtree(texts / "work")
+    made = runner(texts)
+    commands = Commands(monkeypatch, made, {"phase-2": 3.0})
+    evaluate = made._evaluated
+
+    def stop_late(run, name, cores):
+        if (run.variant, run.seed) == ("with", 1):
+            raise Stop
+        return evaluate(run, name, cores)
+
+    monkeypatch.setattr(made, "_evaluated", stop_late)
+    with pytest.raises(Stop):
+        made.run()
+    kept = [json.loads(line) for line in lines()]
+    ended = [(line["variant"], line["seed"]) for line in kept]
+    assert ("with", 0) in ended and ("with", 1) not in ended
+    assert ended.count(("with", 100)) == sum(
+        (each.variant, each.seed) == ("with", 100) for each in whole
+    )
+
+    only = (texts / "work" / "results.jsonl").read_text()
+    shutil.rmtree(texts / "work")
+    (texts / "work").mkdir()
+    (texts / "work" / "results.jsonl").write_text(only)
+    made = runner(texts)
+    commands = Commands(monkeypatch, made, {"phase-2": 3.0})
+    seconds = [dataclasses.replace(each, seconds=0.0) for each in made.run()]
+    assert seconds == [dataclasses.replace(each, seconds=0.0) for each in whole]
+    missing = [each for each in whole if (each.variant, each.seed) not in ended]
+    assert len(commands.of("train_and_eval")) == 2 * len(missing) < trainings
+
+    other = runner(texts, PAGE.replace("order: without > with", "order: with > without"))
+    commands = Commands(monkeypatch, other, {"phase-2": 3.0})
+    shutil.rmtree(texts / "work" / "runs")
+    other.run()  # the lines are of another page
+    assert len(commands.of("train_and_eval")) == trainings
+
+
+def test_teachers_are_made_again_for_their_models(texts, monkeypatch):
+    page = PAGE.replace("with: {encoder.dropout: 0.1}", "with: {teacher: without}")
+    page = page.replace("claims:", "  cola: {task: cola, metric: accuracy}\nclaims:")
+    made = runner(texts, page)
+    monkeypatch.setattr(made, "_tokenizer", lambda cores: Path("vocabulary-1"))
+    monkeypatch.setattr(made, "_with_tasks", lambda run, result, cores: result)
+    pretrained = []
+
+    def pretrain(run, cores):
+        pretrained.append((run.variant, run.seed))
+        return result(run, loss=1.0, id=made._id(run, Path("vocabulary-1")))
+
+    monkeypatch.setattr(made, "_pretrained", pretrain)
+    (texts / "work").mkdir()
+    for name in ("without", "with"):
+        made._variant(name, None)
+    pretrained.clear()
+    for name in ("without", "with"):
+        made._variant(name, None)
+    assert pretrained == [("without", 0), ("without", 1)]
+
+
 def test_results_of_earlier_pages_have_no_fingerprint(texts):
     line = json.loads(json.dumps(dataclasses.asdict(result(runner(texts).plan("with", 0, None)))))
     del line["page"]
@@ -561,7 +639,7 @@ def test_a_study_from_texts_to_verdicts_goes_on_after_a_stop(texts):
         assert first.poll() is None
         time.sleep(0.2)
     first.send_signal(signal.SIGTERM)
-    assert first.wait(120) and not (texts / "work" / "results.jsonl").exists()
+    assert first.wait(120)
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     results = study_runs.read_results(texts / "work" / "results.jsonl")
     # Three rates with seed 100, and two seeds with the best one; the wild variant tries none.
