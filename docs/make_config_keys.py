@@ -19,8 +19,8 @@ from docs import generated_pages
 from official.config import encoders, heads, parts, recipe, registry, segments, trainable
 from official.config.late_interaction import Expansion, TokenIds
 from official.config.sentence_embedding import Projection
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.generation_settings import GenerationDefaults, Settings, Task
-from official.saving.text_vectors import EmbeddingSettings
 from official.tasks import Description, MixtureDescription
 from official.utils import strict
 

@@ -85,7 +85,12 @@ def main(argv: list[str]) -> None:
         errors.require(FLAGS, "pieces")
     atomic.check_new(FLAGS.output)
     from official import tokenizers
-    from official.saving import derived_models, generation_settings, model_folder, text_vectors
+    from official.saving import (
+        derived_models,
+        embedding_settings,
+        generation_settings,
+        model_folder,
+    )
     from official.tokenizers import extension
 
     folder = model_folder.ModelFolder.open(FLAGS.model_dir, FLAGS.checkpoint)
@@ -118,7 +123,7 @@ def main(argv: list[str]) -> None:
         variables,
         FLAGS.output,
         json_files.optional(generation_settings.file(folder.path)),
-        json_files.optional(text_vectors.file(folder.path)),
+        json_files.optional(embedding_settings.file(folder.path)),
     )
     for line in lines:
         print(line)

@@ -2,7 +2,7 @@
 
 import os
 
-from official.saving import generation_settings, model_folder, text_vectors
+from official.saving import embedding_settings, generation_settings, model_folder
 from official.saving.model_folder import ModelFolder
 from official.utils import paths, progress
 from official.utils.errors import UserError
@@ -38,7 +38,7 @@ def open_folder(
 
     converted = huggingface.read(path)
     source = str(path)
-    embedding = converted.embedding or text_vectors.of_values({}, converted.config, source)
+    embedding = converted.embedding or embedding_settings.of_values({}, converted.config, source)
     opened = ModelFolder(
         path=path,
         config=converted.config,

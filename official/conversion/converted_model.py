@@ -15,7 +15,7 @@ from official.conversion.heads import kind_of
 from official.conversion.mapping import LazyTensors
 from official.conversion.system import System, naming
 from official.saving import model_folder
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.tokenizers import (
     added_tokens,
     file_formats,

@@ -31,8 +31,8 @@ from official.config.encoders import StaticConfig
 from official.config.sentence_embedding import SentenceEmbeddingConfig
 from official.conversion.converted_model import Converted
 from official.conversion.weight_files import SAFETENSORS, Weights
-from official.saving import static_vectors, text_vectors
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving import embedding_settings, static_vectors
+from official.saving.embedding_settings import EmbeddingSettings
 from official.tokenizers import tokenizer_json
 from official.utils import json_files, strict
 from official.utils.errors import UserError
@@ -205,7 +205,7 @@ def write(
     tensors = _tensors(encoder, variables, tokenizer.vocab_size, skipped, settings.size)
     described = tokenizer_json.described(tokenizer)
     others = [o.type for o in config.objectives if not isinstance(o, SentenceEmbeddingConfig)]
-    learned = text_vectors.objective_of(config)
+    learned = embedding_settings.objective_of(config)
     refused = {
         f"objectives: {', '.join(others)}": bool(others),
         "objectives: projection": learned is not None and learned.kept_projection is not None,

@@ -22,7 +22,7 @@ from official import tasks, tokenizers, training
 from official.config.heads import ClassificationConfig
 from official.fine_tuning.rows import Classes
 from official.fine_tuning.settings import Settings
-from official.saving import model_folder, named_arrays, text_vectors
+from official.saving import embedding_settings, model_folder, named_arrays
 from official.serving import loaded_model
 from official.tasks import embeddings
 from official.utils import atomic, paths
@@ -71,13 +71,13 @@ def train(
     texts, labels = examples.columns["text"], [str(x).strip() for x in examples.columns["label"]]
     _check(labels)
     known = model_folder.config_of(source)
-    vectors = text_vectors.read(source, known)
+    vectors = embedding_settings.read(source, known)
     pooling = _pooling(vectors, known)
     length = chosen.length("classification", known)
     _tune(texts, drawn(labels, chosen.seed), source, folder, length, pooling, chosen)
     tuned = loaded_model.load(folder / "tuned", checkpoint="last")
     # As the head will read them: a classification adds no prompt.
-    raw = text_vectors.EmbeddingSettings(pooling=(pooling,), max_length=length)
+    raw = embedding_settings.EmbeddingSettings(pooling=(pooling,), max_length=length)
     found, size = tuned.embedder.texts(texts, raw), 1.0
     if vectors.normalize:
         # A head does not normalize: it reads lengths near their mean. The regression would rather
@@ -138,13 +138,13 @@ def _check(labels: Sequence[str]) -> None:
             )
 
 
-def _pooling(vectors: text_vectors.EmbeddingSettings, config: configs.ResolvedConfig) -> str:
+def _pooling(vectors: embedding_settings.EmbeddingSettings, config: configs.ResolvedConfig) -> str:
     """Returns the pooling of the vectors of a model.
 
     Raises:
       UserError: a classification cannot read these vectors.
     """
-    objective = text_vectors.objective_of(config)
+    objective = embedding_settings.objective_of(config)
     if objective is not None and objective.kept_projection is not None:
         raise UserError(
             "few: the vectors of the model have a projection, which a classification does not "

@@ -15,10 +15,10 @@ import numpy as np
 from typing_extensions import override
 
 from official import tasks
-from official.saving import served_model
 from official.shards.side_texts import Question
 from official.tasks import Task, conll, named_tasks, tagged_objects
 from official.tasks.tagged_texts import TaggedWords
+from official.utils import given_texts
 from official.utils.errors import UserError
 from official.utils.text_lines import Unusable
 from tfrecords_tools.tasks import labelled_text, span
@@ -243,7 +243,7 @@ class Tags(Examples):
             for name, values in zip(columns, row, strict=True):
                 if isinstance(values, str) or not all(isinstance(v, str) for v in values):
                     raise UserError(f"{name} {number}: {values!r} is not a list of texts")
-                cleaned[name].append(tuple(served_model.plain(values, name)))
+                cleaned[name].append(tuple(given_texts.plain(values, name)))
             words, tags = (cleaned[name][-1] for name in columns)
             if len(words) != len(tags) or not len(words):
                 raise UserError(f"tags {number}: {len(tags)} tags for {len(words)} words")
@@ -349,17 +349,17 @@ def read(names: Sequence[str], values: Sequence[Any], columns: Sequence[str]) ->
     for name, given in zip(names, values, strict=True):
         if given is None:
             raise UserError(f"{name}: missing")
-        served_model.check_list(given, name)
+        given_texts.check_list(given, name)
         given = given.tolist() if hasattr(given, "tolist") else list(given)
         lists[name] = [value.tolist() if hasattr(value, "tolist") else value for value in given]
-    served_model.check_lengths(**lists)
+    given_texts.check_lengths(**lists)
     if not lists[names[0]]:
         raise UserError(f"{names[0]}: the list is empty: give at least two examples")
     for name in filter(_TEXTS.__contains__, names):
         for number, text in enumerate(lists[name]):
             if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{name} {number}: {text!r} is not a text")
-        lists[name] = served_model.plain(lists[name], name)
+        lists[name] = given_texts.plain(lists[name], name)
     return lists
 
 
@@ -424,7 +424,7 @@ def _with_start(number: int, context: str, answer: Any) -> tuple[str, int] | Non
     if answer is None or answer == "" or (isinstance(answer, float) and answer != answer):
         return None
     text, start = answer if isinstance(answer, tuple | list) else (answer, None)
-    text = served_model.plain([text], "answer")[0] if isinstance(text, str) else text
+    text = given_texts.plain([text], "answer")[0] if isinstance(text, str) else text
     if not isinstance(text, str) or text not in context:
         raise UserError(f"answer {number}: {text!r} is not in its context")
     if not text.strip():

@@ -14,7 +14,7 @@ from official.saving import model_folder, served_model
 from official.shards import manifest
 from official.tasks import KINDS
 from official.tasks.task import Description
-from official.utils import paths
+from official.utils import given_texts, paths
 from official.utils.errors import UserError
 
 # Fewer examples than these are few (Mosbach et al., 2021, section 6, for RTE, MRPC and CoLA).
@@ -70,7 +70,7 @@ class Settings:
 
     def overrides(self) -> list[str]:
         """Returns the settings that are set, as overrides of a config."""
-        served_model.check_list(self.override, "override")
+        given_texts.check_list(self.override, "override")
         settings = {
             "recipe.epochs": self.epochs,
             "recipe.batch_size": self.batch_size,

@@ -30,7 +30,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from official.modeling.layers import embeddings, low_rank
 from official.utils import atomic, checksums, errors, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -298,6 +297,9 @@ def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
     except (OSError, safetensors.SafetensorError) as error:
         raise json_files.unreadable(file, error) from None
     if not optimizer:
+        # These import TensorFlow, which the readers of names and states do without.
+        from official.modeling.layers import embeddings, low_rank
+
         if state[LORA_FACTOR]:
             arrays = low_rank.merged(arrays, state[LORA_FACTOR])
         arrays = embeddings.finished(arrays)

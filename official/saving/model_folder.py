@@ -14,12 +14,12 @@ from official.modeling.layers import low_rank
 from official.modeling.model import Model
 from official.saving import (
     checkpoints,
+    embedding_settings,
     generation_settings,
     metrics_log,
     model_card,
     named_arrays,
     task_file,
-    text_vectors,
 )
 from official.shards import manifest
 from official.utils import atomic, json_files, keras_private, paths
@@ -53,7 +53,7 @@ class ModelFolder:
     max_length: int
     task: Mapping[str, Any]
     generation: generation_settings.GenerationDefaults
-    embedding: text_vectors.EmbeddingSettings
+    embedding: embedding_settings.EmbeddingSettings
     has_embedding: bool
     variables: Callable[[], tuple[Mapping[str, np.ndarray], str]]
 
@@ -82,7 +82,7 @@ class ModelFolder:
                 f"{path / 'tokenizer'} has {tokenizer.vocab_size} pieces, but encoder.vocab_size "
                 f"in config.yaml is {config.encoder.vocab_size}: the tokenizer of another model?"
             )
-        task, embedding = task_file.read(path), text_vectors.read(path, config)
+        task, embedding = task_file.read(path), embedding_settings.read(path, config)
         return cls(
             path=path,
             config=config,
@@ -91,7 +91,7 @@ class ModelFolder:
             task=task,
             generation=generation_settings.read(path),
             embedding=embedding,
-            has_embedding=text_vectors.file(path).exists(),
+            has_embedding=embedding_settings.file(path).exists(),
             variables=variables,
         )
 
@@ -114,7 +114,7 @@ def max_length(
     config: configs.ResolvedConfig,
     tokenizer: tokenizers.Tokenizer,
     task: Mapping[str, Any],
-    embedding: text_vectors.EmbeddingSettings,
+    embedding: embedding_settings.EmbeddingSettings,
 ) -> int:
     """Returns `ModelFolder.max_length`; the arguments are its other attributes."""
     positions = config.encoder.max_positions
@@ -124,7 +124,7 @@ def max_length(
             embedding.max_length,
             positions,
             ", the positions of the encoder",
-            text_vectors.file(path),
+            embedding_settings.file(path),
         ),
     ):
         if length is not None:
@@ -231,7 +231,7 @@ def write_new(
         (temporary / model_card.FILE).write_text(card, "utf-8")
         for path, values in (
             (generation_settings.file(temporary), generation),
-            (text_vectors.file(temporary), embedding),
+            (embedding_settings.file(temporary), embedding),
             (task_file.path(temporary), task),
         ):
             if values:

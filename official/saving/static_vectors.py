@@ -19,7 +19,7 @@ import numpy as np
 from official import config as configs
 from official.config.encoders import StaticConfig
 from official.config.sentence_embedding import SentenceEmbeddingConfig
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.tokenizers import Tokenizer, extension
 from official.tokenizers.pair_packing import num_specials
 from official.utils.batched import batched

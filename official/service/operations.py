@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from official.evaluation.sparse_vectors import SparseVectors
-from official.saving import served_model
 from official.serving import zero_shot
 from official.serving.exported_model import ExportedModel
 from official.serving.generation import mask_filler
 from official.serving.loaded_model import LoadedModel
 from official.serving.vectors import stored
+from official.utils import given_texts
 from official.utils.errors import UserError
 
 BATCH_SIZE = 32
@@ -483,7 +483,7 @@ def _vectors_of(model: Model) -> str:
 
 def _together(**lists: Sequence[Any]) -> list[tuple]:
     """Returns the tuples of lists after a check that they have the same length."""
-    served_model.check_lengths(**lists)
+    given_texts.check_lengths(**lists)
     return list(zip(*lists.values(), strict=True))
 
 

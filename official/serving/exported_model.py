@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the ops of tokenizers)
 from typing_extensions import override
 
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.export.saved_model import LABELS
 from official.serving.predictor import Predictor
 from official.serving.signatures.inputs import Signature

@@ -15,10 +15,9 @@ from typing_extensions import override
 from official.conversion.any_folder import open_folder
 from official.evaluation import max_sim
 from official.evaluation.sparse_vectors import SparseVectors
-from official.saving import served_model
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
-from official.saving.text_vectors import EmbeddingSettings
 from official.serving import PRECISIONS, RUNTIMES
 from official.serving.compute import int8
 from official.serving.compute.precision import round_weights
@@ -30,7 +29,7 @@ from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder, TokenVectors
 from official.serving.vectors.mteb_encoder import MTEBEncoder
 from official.serving.vectors.stored import Stored, kind_of, read_manifest
-from official.utils import paths
+from official.utils import given_texts, paths
 from official.utils.errors import UserError
 from official.utils.progress import Report
 
@@ -177,7 +176,7 @@ class LoadedModel(Predictor):
             both documents and vectors, or vectors that are damaged, or of another model or other
             settings.
         """
-        served_model.check_list(queries, "queries")
+        given_texts.check_list(queries, "queries")
         if (documents is None) == (vectors is None):
             raise UserError("search: give either documents or vectors")
         if rescore is not None and vectors is None:
@@ -185,7 +184,7 @@ class LoadedModel(Predictor):
         if documents is None:
             stored = self._stored(vectors or "", rescore)
             return search.nearest_stored(self.embedder, queries, stored, top_k, batch_size)
-        served_model.check_list(documents, "documents")
+        given_texts.check_list(documents, "documents")
         count = len(documents)
         best = search.nearest(
             self.embedder, queries, documents, top_k, batch_size, report, count, sparse
@@ -242,9 +241,9 @@ class LoadedModel(Predictor):
         """See `Predictor.rank`; a model of the objective `late_interaction` compares tokens."""
         if self.tasks("rank") or not self.embedder.has_late:
             return super().rank(query, documents, batch_size, raw)
-        served_model.check_list(documents, "documents")
+        given_texts.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        queries, documents = served_model.same_length(query=queries, documents=documents)
+        queries, documents = given_texts.same_length(query=queries, documents=documents)
         return search.pair_scores(self.embedder, queries, documents, batch_size)
 
     def words(
@@ -381,7 +380,7 @@ class LoadedModel(Predictor):
         given = defaults.values(settings, task)
         given.setdefault("max_new_tokens", generator.reader.new_tokens)
         values = Settings.of(given)
-        served_model.check_texts(prompts, batch_size, "generate")
+        given_texts.check_texts(prompts, batch_size, "generate")
         prefix = defaults.of(task).prefix
         prompts = [prefix + text for text in prompts]
         return generator.texts(prompts, values, batch_size, report)

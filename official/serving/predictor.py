@@ -15,7 +15,6 @@ import numpy as np
 import tensorflow as tf
 
 from official.modeling.objectives.base import Objective
-from official.saving import served_model
 from official.saving.served_model import ServedModel
 from official.serving import zero_shot
 from official.serving.compute.precision import Weights
@@ -24,6 +23,7 @@ from official.serving.signatures.inputs import ServingContext, Signature
 from official.serving.signatures.table import module_of
 from official.tasks import KINDS, no_such_head
 from official.tokenizers.base import characters
+from official.utils import given_texts
 from official.utils.errors import UserError
 
 
@@ -170,7 +170,7 @@ class Predictor:
         if labels is not None:
             if second is not None:
                 raise UserError("classify: labels are chosen for single texts: leave out `second`")
-            first = served_model.pairs(texts, None)
+            first = given_texts.pairs(texts, None)
             if len(first) == 2:
                 raise UserError("classify: labels are chosen for single texts, not for pairs")
             pairs = zero_shot.pairs(first[0], labels, hypothesis)
@@ -179,7 +179,7 @@ class Predictor:
             raise UserError(
                 "classify: hypothesis and several are for labels that you give: add labels=[...]"
             )
-        outputs = self._rows(head, served_model.pairs(texts, second), batch_size)
+        outputs = self._rows(head, given_texts.pairs(texts, second), batch_size)
         names = head.config.labels
         rows = outputs.get("probabilities", _NO_ROWS)
         probabilities = [dict(zip(names, row.tolist(), strict=True)) for row in rows]
@@ -204,7 +204,7 @@ class Predictor:
         """
         head = self._objective("classify", task)
         self._entailment_labels(head)
-        columns = served_model.pairs(pairs, None)
+        columns = given_texts.pairs(pairs, None)
         return self._rows(head, columns, batch_size, _PAIR_LOGITS).get("logits", _NO_ROWS)
 
     def entailed(
@@ -245,7 +245,7 @@ class Predictor:
         Arguments and errors are those of `classify`.
         """
         head = self._objective("score", task)
-        rows = self._rows(head, served_model.pairs(texts, second), batch_size)
+        rows = self._rows(head, given_texts.pairs(texts, second), batch_size)
         return rows.get("score", _NO_ROWS)
 
     def rank(
@@ -272,9 +272,9 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("rank")
-        served_model.check_list(documents, "documents")
+        given_texts.check_list(documents, "documents")
         queries = [query] * len(documents) if isinstance(query, str) else query
-        query, documents = served_model.same_length(query=queries, documents=documents)
+        query, documents = given_texts.same_length(query=queries, documents=documents)
         pairs = [query, documents]
         (name,) = module_of(head.config.type).DEFAULT
         rows = self._rows(head, pairs, batch_size, name)
@@ -307,12 +307,12 @@ class Predictor:
             the lists have different lengths.
         """
         head = self._objective("answer")
-        served_model.check_list(questions, "questions")
+        given_texts.check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
-        questions, contexts = served_model.same_length(questions=questions, contexts=contexts)
+        questions, contexts = given_texts.same_length(questions=questions, contexts=contexts)
         graph = self._signature(head, "answer", no_answers)
         answers: list[Answer] = []
-        for rows in served_model.slices(len(questions), batch_size):
+        for rows in given_texts.slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
             values = {name: value.numpy().tolist() for name, value in outputs.items()}
             for i, text in enumerate(values["answer"]):
@@ -345,21 +345,21 @@ class Predictor:
             has no choices.
         """
         head = self._objective("choose")
-        served_model.check_lengths(contexts=contexts, questions=questions, choices=choices)
-        contexts = served_model.plain(contexts, "contexts")
-        questions = served_model.plain(questions, "questions")
+        given_texts.check_lengths(contexts=contexts, questions=questions, choices=choices)
+        contexts = given_texts.plain(contexts, "contexts")
+        questions = given_texts.plain(questions, "questions")
         for number, several in enumerate(choices):
             if isinstance(several, str) or not hasattr(several, "__len__") or not len(several):
                 raise UserError(f"choices: row {number} has no list of choices: {several!r}")
         choices = [
-            served_model.plain(several, f"choices: row {number}")
+            given_texts.plain(several, f"choices: row {number}")
             for number, several in enumerate(choices)
         ]
         graph = self._signature(head, "choose")
         results: dict[int, Choice] = {}
         # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
-        for part in served_model.slices(len(order), batch_size):
+        for part in given_texts.slices(len(order), batch_size):
             for count in sorted({len(choices[row]) for row in order[part]}):
                 rows = [row for row in order[part] if len(choices[row]) == count]
                 texts = ([values[row] for row in rows] for values in (contexts, questions, choices))
@@ -395,11 +395,11 @@ class Predictor:
             single text is given instead of a list; some texts are strings and others lists.
         """
         head = self._objective("tag", task)
-        served_model.check_list(texts, "texts")
+        given_texts.check_list(texts, "texts")
         name = signature_of(texts)
         results: list[list[Entity]] = [[] for _ in texts]
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        for part in served_model.slices(len(order), batch_size):
+        for part in given_texts.slices(len(order), batch_size):
             rows = [texts[row] for row in order[part]]
             found = entities_of(self._signature(head, name), name, rows)
             for row, entities in zip(order[part], found, strict=True):
@@ -447,7 +447,7 @@ class Predictor:
         graph = self._signature(head, name or ("single", "pair")[len(texts) - 1])
         order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
         batches = []
-        for part in served_model.slices(len(order), batch_size):
+        for part in given_texts.slices(len(order), batch_size):
             inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
             batches.append({key: value.numpy() for key, value in graph(*inputs).items()})
         back = np.argsort(order)

@@ -42,7 +42,7 @@ from official.utils.paths import AnyPath
 from official.utils.progress import Progress
 
 if TYPE_CHECKING:
-    from official.saving.text_vectors import EmbeddingSettings
+    from official.saving.embedding_settings import EmbeddingSettings
     from official.serving.vectors.embedder import Embedder
 
 FORMATS = ("npy", "parquet")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from official.saving import served_model
+from official.utils import given_texts
 from official.utils.errors import UserError
 
 HYPOTHESIS = "This example is {}."
@@ -86,8 +86,8 @@ def hypotheses(labels: Sequence[str], template: str) -> list[str]:
     Raises:
       UserError: a name is empty or there twice, there are none, or the template has no place.
     """
-    served_model.check_list(labels, "labels")
-    names = served_model.plain(labels, "labels")
+    given_texts.check_list(labels, "labels")
+    names = given_texts.plain(labels, "labels")
     if not names:
         raise UserError("labels: there are none: give the names of the classes")
     for number, name in enumerate(names):

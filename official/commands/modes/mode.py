@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from official import config as configs
-    from official.saving import text_vectors
+    from official.saving.embedding_settings import EmbeddingSettings
     from official.serving import loaded_model
 
 
@@ -103,9 +103,7 @@ def embedding_model(options: Values) -> "loaded_model.LoadedModel":
     )
 
 
-def embedding_settings(
-    options: Values, model: "loaded_model.LoadedModel"
-) -> "text_vectors.EmbeddingSettings":
+def embedding_settings(options: Values, model: "loaded_model.LoadedModel") -> "EmbeddingSettings":
     """Returns the settings of the vectors of a model, with the values of flags; sets `is_sparse`.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from official.conversion.converted_model import Converted
-from official.saving.text_vectors import PROMPTS
+from official.saving.embedding_settings import PROMPTS
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath

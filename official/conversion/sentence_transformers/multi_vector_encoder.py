@@ -28,8 +28,8 @@ from official.conversion.sentence_transformers import folder as folders
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import Kind, ReadModel, with_objective, without
 from official.conversion.weight_files import Weights
+from official.saving.embedding_settings import PROMPTS
 from official.saving.model_folder import ModelFolder
-from official.saving.text_vectors import PROMPTS
 from official.tokenizers import Tokenizer, file_formats
 from official.utils import json_files, paths, strict
 from official.utils.errors import UserError

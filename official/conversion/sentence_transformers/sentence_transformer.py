@@ -28,9 +28,9 @@ from official.conversion.sentence_transformers.kind import (
     with_objective,
     without,
 )
-from official.saving import text_vectors
+from official.saving import embedding_settings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.model_folder import ModelFolder
-from official.saving.text_vectors import EmbeddingSettings
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -78,7 +78,7 @@ class SentenceTransformer(Kind):
 
     @override
     def is_of(self, source: ModelFolder) -> bool:
-        return source.has_embedding or text_vectors.objective_of(source.config) is not None
+        return source.has_embedding or embedding_settings.objective_of(source.config) is not None
 
     @override
     def network(self, config: configs.ResolvedConfig) -> configs.ResolvedConfig:
@@ -96,7 +96,7 @@ class SentenceTransformer(Kind):
         max_length: int,
         folder: AnyPath,
     ) -> None:
-        learned, settings = text_vectors.objective_of(source.config), source.embedding
+        learned, settings = embedding_settings.objective_of(source.config), source.embedding
         dense = None
         if learned is not None and learned.poolings == settings.pooling:
             dense = learned.kept_projection
@@ -230,7 +230,7 @@ def _prompts(settings: EmbeddingSettings) -> dict[str, str]:
     prompts = dict(settings.prompts)
     if prompts:
         prompts |= {
-            kind: settings.prompt(text_vectors.prompt_of(kind, settings)) for kind in _KINDS
+            kind: settings.prompt(embedding_settings.prompt_of(kind, settings)) for kind in _KINDS
         }
     return prompts
 

@@ -22,8 +22,8 @@ from official.conversion.sentence_transformers import folder as folders
 from official.conversion.sentence_transformers.folder import Folder
 from official.conversion.sentence_transformers.kind import Kind, ReadModel
 from official.conversion.weight_files import SAFETENSORS, Weights
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.model_folder import ModelFolder
-from official.saving.text_vectors import EmbeddingSettings
 from official.tokenizers import Tokenizer
 from official.utils import json_files, strict
 from official.utils.errors import UserError

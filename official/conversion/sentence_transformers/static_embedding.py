@@ -25,8 +25,8 @@ from official.conversion.sentence_transformers.sentence_transformer import (
     written,
 )
 from official.conversion.weight_files import Weights
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.model_folder import ModelFolder
-from official.saving.text_vectors import EmbeddingSettings
 from official.utils import json_files, strict
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath

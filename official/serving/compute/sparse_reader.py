@@ -14,8 +14,8 @@ import tensorflow as tf
 from official.data.fields import text_mask
 from official.modeling.model import Model
 from official.modeling.objectives import sparse_embedding
+from official.saving.embedding_settings import PROMPTS, EmbeddingSettings
 from official.saving.served_model import ServedModel
-from official.saving.text_vectors import PROMPTS, EmbeddingSettings
 from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 

@@ -45,7 +45,7 @@ from official.config.parts import ObjectiveConfig
 from official.conversion import huggingface, tokenizer_files
 from official.conversion.any_folder import open_folder
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
-from official.saving import text_vectors
+from official.saving import embedding_settings, text_vectors
 from official.saving.model_folder import ModelFolder
 from official.serving.export import int8_loss, onnx, onnx_int8, saved_model
 from official.serving.generation import generator
@@ -174,7 +174,7 @@ def _described(folder: ModelFolder, context: ServingContext) -> tuple[ModelFolde
     elif others := source.config.of_types("late_interaction", "sparse_embedding"):
         raise _refused(f"fastembed takes no model with {others[0].type} of one's own; {_WAY_OUT}")
     elif SentenceTransformer().is_of(source):
-        learned = text_vectors.objective_of(source.config)
+        learned = embedding_settings.objective_of(source.config)
         kept = () if learned is None else (learned,)
         outputs = Outputs(("last_hidden_state", "sentence_embedding"), _vectors(context))
     elif (masked_lm := model.objective("masked_lm")) is not None:

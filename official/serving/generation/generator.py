@@ -26,12 +26,11 @@ from official.modeling import masks
 from official.modeling.encoders.inputs import encode
 from official.modeling.model import Model
 from official.modeling.token_loop import TokenLoop
-from official.saving import served_model
 from official.saving.generation_settings import Settings, ends, new_tokens
 from official.saving.served_model import ServedModel
 from official.serving.generation import beam_search, token_choice
 from official.serving.generation.token_choice import Processors, in_place_graph
-from official.utils import atomic, paths
+from official.utils import atomic, given_texts, paths
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -163,7 +162,7 @@ class Generator:
           UserError: a single text is given instead of a list, the batch size is less than 1, or a
             prompt leaves no room for the new tokens.
         """
-        served_model.check_texts(texts, batch_size, "generate")
+        given_texts.check_texts(texts, batch_size, "generate")
         encoded = self.tokenizer.encode(list(texts))
         count, reader = settings.max_new_tokens, self.reader
         rows = reader.rows(encoded, count)

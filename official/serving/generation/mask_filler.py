@@ -24,7 +24,6 @@ import tensorflow as tf
 from official.evaluation.generated_texts import decoded
 from official.modeling.layers import kernels
 from official.modeling.model import Model
-from official.saving import served_model
 from official.saving.generation_settings import Settings
 from official.saving.served_model import ServedModel
 from official.serving.compute import first_call
@@ -34,7 +33,7 @@ from official.serving.generation.generator import Generator, batches
 from official.tokenizers import Tokenizer
 from official.tokenizers.pair_forms import LEFT
 from official.tokenizers.pair_packing import num_specials, pack
-from official.utils import atomic, paths, unicode_words
+from official.utils import atomic, given_texts, paths, unicode_words
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
@@ -178,7 +177,7 @@ class MaskFiller:
         progress = Progress(len(texts), report, unit="texts")
         chosen = tf.constant(candidates, tf.int32)
         alone = len(texts) <= batch_size
-        for part in served_model.slices(len(texts), batch_size):
+        for part in given_texts.slices(len(texts), batch_size):
             rows = order[part]
             values = np.concatenate([tokens[row] for row in rows]).astype(np.int32)
             ragged = tf.RaggedTensor.from_row_lengths(values, [len(tokens[row]) for row in rows])
@@ -382,7 +381,7 @@ def write(
 
     The file appears when it is complete. Arguments and errors are those of `MaskFiller.texts`.
     """
-    parts = served_model.slices(len(texts), CHUNK)
+    parts = given_texts.slices(len(texts), CHUNK)
     for part in parts:  # what cannot be filled is found before anything is computed
         filler.read(texts[part], part.start + 1)
     progress = Progress(len(texts), report, unit="texts")
@@ -402,7 +401,7 @@ def check_output(output: str | os.PathLike) -> None:
 
 
 def _check(texts: Sequence[str], top_k: int, batch_size: int) -> None:
-    served_model.check_texts(texts, batch_size, "fill_mask")
+    given_texts.check_texts(texts, batch_size, "fill_mask")
     if top_k < 1:
         raise UserError(f"top_k: {top_k} is less than 1")
 
@@ -458,7 +457,7 @@ def _candidates(targets: Sequence[str] | None, tokenizer: Tokenizer) -> list[int
     """
     if targets is None:
         return []
-    served_model.check_list(targets, "targets")
+    given_texts.check_list(targets, "targets")
     if not targets:
         raise UserError("targets: the list is empty; remove it to choose from all tokens")
     numbers = {piece: i for i, piece in enumerate(tokenizer.pieces)}

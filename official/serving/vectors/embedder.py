@@ -25,13 +25,13 @@ from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.layers import kernels
 from official.modeling.objectives import late_interaction
 from official.modeling.objectives.sentence_embedding import Objective
-from official.saving import named_arrays, served_model, text_vectors
+from official.saving import embedding_settings, named_arrays, served_model, text_vectors
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.served_model import ServedModel
-from official.saving.text_vectors import EmbeddingSettings
 from official.serving.compute import first_call, length_groups, sparse_reader
 from official.serving.export import litert
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
-from official.utils import atomic, paths
+from official.utils import atomic, given_texts, paths
 from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
@@ -189,7 +189,7 @@ class Embedder:
         self._check_settings(settings, layer)
         before = settings.prompt(prompt)
         reader = self._reader(state)
-        served_model.check_texts(texts, batch_size)
+        given_texts.check_texts(texts, batch_size)
         sequences = self._sequences([before + text for text in texts])
         skipped = text_vectors.skipped(before, settings, self.config.encoder, self.tokenizer)
         max_length = settings.max_length or self.max_length
@@ -224,7 +224,7 @@ class Embedder:
         reader = sparse_reader.SparseReader(self._source, prompt, settings)
         if settings.max_length is not None:
             served_model.check_max_length(settings.max_length, self.config.encoder)
-        served_model.check_texts(texts, batch_size)
+        given_texts.check_texts(texts, batch_size)
         sequences = self._sequences([reader.before + text for text in texts])
         max_length = settings.max_length or self.max_length
 
@@ -366,7 +366,7 @@ class Embedder:
         layer = self._number(-1 if layer is None else layer)
         graph = self._graph(layer, self.max_length)
         reader = self._reader(state)
-        served_model.check_texts(texts, batch_size)
+        given_texts.check_texts(texts, batch_size)
         encoded = self.tokenizer.encode_with_offsets(list(texts), split=self._split)
         sequences = [ids for ids, _, _ in encoded]
         if self.tokenizer.reads_words:
@@ -423,9 +423,9 @@ class Embedder:
         Documents have fewer of them if `pool_factor` is above 1.
         """
         head = self.late
-        if kind not in text_vectors.PROMPTS:
-            raise UserError(f"kind: {kind!r} is not one of {', '.join(text_vectors.PROMPTS)}")
-        served_model.check_texts(texts, batch_size)
+        if kind not in embedding_settings.PROMPTS:
+            raise UserError(f"kind: {kind!r} is not one of {', '.join(embedding_settings.PROMPTS)}")
+        given_texts.check_texts(texts, batch_size)
         own = head.config.lengths[kind]
         limit = self.settings.max_length if kind == "document" else None
         max_length = min(x for x in (own, limit, self.max_length) if x is not None)

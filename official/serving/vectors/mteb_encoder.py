@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from official.evaluation.nearest_vectors import similarity
-from official.saving import text_vectors
+from official.saving import embedding_settings
 from official.serving.vectors.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class MTEBEncoder:
             for each in (task, task_type):
                 yield f"{each}-{of}"
                 yield each
-            yield from text_vectors.PROMPTS.get(of, ())
+            yield from embedding_settings.PROMPTS.get(of, ())
 
         return next((name for name in names() if name in self._embedder.settings.prompts), None)
 

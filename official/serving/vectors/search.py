@@ -16,8 +16,8 @@ import numpy as np
 from official.evaluation.max_sim import max_sim
 from official.evaluation.nearest_vectors import Best, Found
 from official.evaluation.sparse_vectors import SparseBest, SparseVectors
-from official.saving import text_vectors
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving import embedding_settings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.vectors import stored
 from official.serving.vectors.embedder import Embedder
 from official.serving.vectors.indexes.dense import BLOCK, TOKENS_BLOCK
@@ -264,7 +264,7 @@ def encoded(
     Args:
       embedder: computes them.
       texts: the texts.
-      kind: one of `text_vectors.PROMPTS`.
+      kind: one of `embedding_settings.PROMPTS`.
       batch_size: the number of texts in a batch.
       of: the kind of the vectors; None = that of the model.
     """
@@ -285,13 +285,13 @@ def _tokens(
 
 
 def _encoded(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> np.ndarray:
-    """Returns the vectors of texts with the prompt of their kind, one of `text_vectors.PROMPTS`."""
+    """Returns the vectors of texts with the prompt of their kind; see `prompt_of`."""
     settings = settings_of(embedder)
-    prompt = text_vectors.prompt_of(kind, settings)
+    prompt = embedding_settings.prompt_of(kind, settings)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)
 
 
 def _weighed(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> SparseVectors:
     """Returns the sparse vectors of texts of a kind; see `_encoded`."""
-    prompt = text_vectors.prompt_of(kind, embedder.settings) or kind
+    prompt = embedding_settings.prompt_of(kind, embedder.settings) or kind
     return embedder.sparse(texts, prompt, batch_size=batch_size)

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from official.saving import text_vectors
+from official.saving import embedding_settings
 from official.serving.vectors.indexes import KINDS, Index
 from official.utils import atomic, checksums, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 if TYPE_CHECKING:
-    from official.saving.text_vectors import EmbeddingSettings
+    from official.saving.embedding_settings import EmbeddingSettings
     from official.serving.vectors.embedder import Embedder
 
 FILE = "_vectors.json"
@@ -95,7 +95,7 @@ def identity_of_sparse(embedder: "Embedder", settings: "EmbeddingSettings") -> d
         "tokenizer": embedder.tokenizer.fingerprint,
         "settings": {**dataclasses.asdict(settings), "similarity": "dot", "normalize": False},
         "layer": -1,
-        "prompt": text_vectors.prompt_of("document", settings),
+        "prompt": embedding_settings.prompt_of("document", settings),
         "shape": [embedder.sparse_size],
     }
 
@@ -231,7 +231,7 @@ class Stored:
         elif kind == "sparse":
             given = identity_of_sparse(embedder, embedder.settings)
         else:
-            prompt = text_vectors.prompt_of("document", settings)
+            prompt = embedding_settings.prompt_of("document", settings)
             given = identity(embedder, settings, embedder.default_layer, prompt)
         wanted = json.loads(json.dumps(given))
         there = self.manifest

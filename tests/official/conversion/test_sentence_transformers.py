@@ -11,7 +11,8 @@ import tensorflow as tf
 import official
 from official.conversion import converted_model, huggingface
 from official.conversion.sentence_transformers import sentence_transformer
-from official.saving import model_folder, text_vectors
+from official.saving import embedding_settings, model_folder
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.tokenizers.pair_packing import pack_texts
@@ -76,7 +77,7 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
     (learned,) = config.objectives
     assert learned.poolings == tuple(OURS[mode] for mode in modes)
     assert (learned.normalize, learned.weight, learned.projection) == (normalize, 0, None)
-    assert text_vectors.read(tmp_path / "model", config) == text_vectors.EmbeddingSettings(
+    assert embedding_settings.read(tmp_path / "model", config) == EmbeddingSettings(
         tuple(OURS[mode] for mode in modes), normalize, 12,
         {"query": "the dog: ", "document": ""}, default, include_prompt,
     )  # fmt: skip
@@ -88,7 +89,7 @@ def test_vectors_and_the_way_back(name, golden, tmp_path):
         both = [json.loads((parent / file).read_text()) for parent in (folder, tmp_path / "back")]
         assert both[0] == both[1]
     again = huggingface.read(tmp_path / "back")
-    assert again.embedding == text_vectors.read(tmp_path / "model", config)
+    assert again.embedding == embedding_settings.read(tmp_path / "model", config)
 
 
 def test_documents_of_a_search_have_the_prompts_that_they_have_there(golden, tmp_path):
@@ -105,12 +106,13 @@ def test_documents_of_a_search_have_the_prompts_that_they_have_there(golden, tmp
         folder = make(tmp_path / str(number), golden, "mean", **changed)
         settings = huggingface.read(folder).embedding
         found = [
-            settings.prompt(text_vectors.prompt_of(kind, settings)) for kind in text_vectors.PROMPTS
+            settings.prompt(embedding_settings.prompt_of(kind, settings))
+            for kind in embedding_settings.PROMPTS
         ]
         assert found == [query, document], prompts
         assert settings.prompt(None) == prompts.get(default, "")
     # A model of ours, whose documents do have it, says so in the way of that library.
-    settings = text_vectors.EmbeddingSettings(prompts={"query": "q: ", "passage": "p: "})
+    settings = embedding_settings.EmbeddingSettings(prompts={"query": "q: ", "passage": "p: "})
     (tmp_path / "back").mkdir()
     encoder = huggingface.read(folder).config.encoder
     sentence_transformer.write(settings, encoder, 12, tmp_path / "back")
@@ -192,7 +194,7 @@ def test_files_of_other_versions(golden, tmp_path):
     ]:
         file.rename(folder / "0_Transformer" / file.name)
     found = huggingface.read(folder)
-    assert found.embedding == text_vectors.EmbeddingSettings(
+    assert found.embedding == embedding_settings.EmbeddingSettings(
         ("mean", "first"), normalize=True, max_length=24
     )
     converted_model.write(found, tmp_path / "model")
@@ -252,7 +254,7 @@ def test_a_dense_module_and_the_way_back(activation, bias, normalize, golden, tm
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, **CLOSE)
 
-    file = text_vectors.file(tmp_path / "model")
+    file = embedding_settings.file(tmp_path / "model")
     values = {
         name: value for name, value in json.loads(file.read_text()).items() if name != "checksum"
     }
@@ -297,7 +299,7 @@ def test_commands(golden, tmp_path):
 def test_a_damaged_file_of_settings(golden, tmp_path):
     folder = make(tmp_path / "theirs", golden, "mean")
     converted_model.write(huggingface.read(folder), tmp_path / "model")
-    file = text_vectors.file(tmp_path / "model")
+    file = embedding_settings.file(tmp_path / "model")
     values = json.loads(file.read_text())
     del values["checksum"]
     for change, message in (

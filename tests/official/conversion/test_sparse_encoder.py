@@ -11,7 +11,7 @@ from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.conversion import huggingface
 from official.conversion.sentence_transformers import folder, sparse_encoder
 from official.conversion.sentence_transformers.sentence_transformer import SentenceTransformer
-from official.saving import text_vectors
+from official.saving import embedding_settings
 from official.utils.errors import UserError
 from tests.official.serving.vectors.test_sparse import CLOSE, TEXTS, write
 
@@ -23,7 +23,7 @@ def folders(tmp_path_factory):
     parent = tmp_path_factory.mktemp("sparse")
     vectors = write(parent / "ours", **OPTIONS)
     settings = {"max_length": 16, "prompts": {"query": "a "}, "max_active_dims": 6}
-    text_vectors.file(parent / "ours").write_text(json.dumps(settings))
+    embedding_settings.file(parent / "ours").write_text(json.dumps(settings))
     official.convert(parent / "ours", parent / "theirs", target="hf")
     return parent, vectors
 

@@ -12,8 +12,8 @@ from official.data.collection import Collection, Texts
 from official.distribution import strategies
 from official.evaluation import rankings
 from official.evaluation.evaluator import Evaluator
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.served_model import ServedModel
-from official.saving.text_vectors import EmbeddingSettings
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder
 from official.tasks import beir, trec

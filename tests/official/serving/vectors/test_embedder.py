@@ -10,7 +10,7 @@ import official
 from official import config as configs
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.compute import length_groups
 from official.serving.vectors import embedder
 from official.tokenizers.pair_packing import num_specials

@@ -14,7 +14,7 @@ from official.config.heads import Mix
 from official.config.sentence_embedding import Projection, SentenceEmbeddingConfig
 from official.conversion import huggingface
 from official.modeling.model import Model
-from official.saving import model_folder, text_vectors
+from official.saving import embedding_settings, model_folder
 from official.serving.export import saved_model
 from official.serving.signatures import table
 from official.tokenizers.pair_packing import pack_texts
@@ -85,7 +85,7 @@ def test_vectors_of_an_elmo_are_of_its_mix(tmp_path):
 
 def test_settings_of_the_file_come_first(tmp_path):
     expected = write(tmp_path / "model", projection=Projection(size=5))
-    file = text_vectors.file(tmp_path / "model")
+    file = embedding_settings.file(tmp_path / "model")
     file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     loaded = official.load(tmp_path / "model")
     vectors = loaded.encode(TEXTS)
@@ -130,6 +130,6 @@ def test_settings_of_the_file_come_first(tmp_path):
         saved_model.restore(tmp_path / "model")
     file.write_text(json.dumps({"normalize": False, "prompts": {"query": "a cat "}}))
     config = model_folder.config_of(tmp_path / "model")
-    found = text_vectors.read(tmp_path / "model", config)
+    found = embedding_settings.read(tmp_path / "model", config)
     assert (found.pooling, found.normalize) == (("mean",), False)
     assert dataclasses.replace(found, prompts={}).prompt(None) == ""

@@ -10,7 +10,7 @@ from scipy.spatial import distance
 
 import official
 from official.conversion import converted_model, huggingface
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.vectors import mteb_encoder
 from tests import GOLDEN
 

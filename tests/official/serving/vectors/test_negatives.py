@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.vectors import negatives, search
 from official.serving.vectors.negatives import Pairs, Settings
 from official.tasks import beir, bm25

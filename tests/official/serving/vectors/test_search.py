@@ -14,8 +14,8 @@ from official.config import ResolvedConfig
 from official.conversion import converted_model, huggingface
 from official.evaluation import rankings
 from official.modeling.model import Model
+from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.served_model import ServedModel
-from official.saving.text_vectors import EmbeddingSettings
 from official.serving import reranking
 from official.serving.predictor import Predictor
 from official.serving.vectors import search

@@ -14,7 +14,7 @@ from official.config.sparse_embedding import SparseEmbeddingConfig
 from official.conversion import huggingface
 from official.evaluation.sparse_vectors import SparseVectors
 from official.modeling.model import Model
-from official.saving import model_folder, text_vectors
+from official.saving import embedding_settings, model_folder
 from official.serving import vector_pieces
 from official.serving.export import litert, onnx, saved_model
 from official.serving.signatures import table
@@ -234,7 +234,7 @@ def test_signatures(model):
 def test_the_settings_of_the_folder_and_other_runtimes(model, tmp_path):
     folder, expected = model
     wanted = SparseVectors.of(expected, 4).dense()
-    file = text_vectors.file(folder)
+    file = embedding_settings.file(folder)
     file.write_text(json.dumps({"max_active_dims": 4, "prompts": {"query": "a dog "}}))
     try:
         loaded = official.load(folder)

@@ -16,7 +16,7 @@ import pytest
 import official
 from official.conversion import converted_model, huggingface
 from official.evaluation.nearest_vectors import Best
-from official.saving.text_vectors import EmbeddingSettings
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving import DTYPES, vector_pieces
 from official.serving.vector_pieces import Options
 from official.serving.vectors import search, smaller, stored
