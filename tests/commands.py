@@ -25,7 +25,8 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 def start_server() -> None:
     """Starts the server that imports TensorFlow; returns at once."""
-    CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
+    preload = ["tensorflow", "tensorflow_text", "keras", "tests.op_stacks"]
+    CONTEXT.set_forkserver_preload(preload)
     forkserver.ensure_running()
 
 

@@ -23,11 +23,10 @@ from tensorflow.python.distribute import distribute_lib, tpu_strategy  # isort: 
 
 from official.distribution import numerics, strategies
 from official.utils import paths
-from tests import commands
+from tests import commands, op_stacks  # noqa: F401
 
 # A shell ignores SIGINT for what it starts in the background, and some tests interrupt a build.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-commands.start_server()
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 4
 )
@@ -45,6 +44,12 @@ distribute_lib.StrategyBase.run = _run
 # `precision: auto` is the same on every machine: float32. (Fixtures of modules come before those of
 # functions, so no fixture does this.)
 numerics.CPU_INFO = Path("missing")
+
+
+def pytest_configure(config):
+    """Starts the server of the commands, but not where xdist deals out the tests: it runs none."""
+    if "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None):
+        commands.start_server()
 
 
 @pytest.fixture(scope="module", autouse=True)
