@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help lock demo study-quick test test-slow test-ci test-all coverage lint imports types torture parity parity-mteb parity-node parity-environments \
+.PHONY: help lock demo study-quick test test-slow test-ci test-all coverage lint imports types torture parity parity-mteb parity-node buckets parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -35,12 +35,13 @@ help:
 	@echo "make parity       live comparison with the reference implementations (installs them)"
 	@echo "make parity-node  the comparison with transformers.js in Node (installs it, with npm)"
 	@echo "make parity-mteb  the comparison with MTEB's runner (installs it, with PyTorch)"
+	@echo "make buckets      runs in buckets, with servers of S3 and of Google's (installs them)"
 	@echo "make bench        speed, side by side with the references (installs them)"
 	@echo "make lock         the lock files of the pinned requirements, with hashes (installs uv)"
 	@echo "make docs         the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
 # The lock file has each package that these requirements lead to, with the hashes of its files.
-LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt
+LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-buckets.txt
 
 .venv/.ready: requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
@@ -149,6 +150,9 @@ parity-node: .venv/.ready .parity/node/node_modules
 
 parity-mteb: .venv/.ready .parity/mteb/.ready
 	$(PY) -m pytest tests/parity/test_mteb_parity.py
+
+buckets: .venv/.ready .parity/buckets/.ready
+	GARDEN_PARITY=required $(PY) -m pytest tests/end_to_end/test_bucket_runs.py
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready .parity/tokenizers/.ready \
   .parity/encoding/.ready .parity/vectors/.ready

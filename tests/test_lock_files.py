@@ -15,6 +15,7 @@ FILES = {
         "requirements.txt",
         "requirements-dev.txt",
         "requirements-beam.txt",
+        "requirements-buckets.txt",
     ],
 }
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")

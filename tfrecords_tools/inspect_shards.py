@@ -141,19 +141,24 @@ def _read(files: list[str], batch_size: int | None = None) -> "Iterator[tf.Tenso
     """Yields the records of some files; what a remote file system does not give is tried again.
 
     Raises:
-      UserError: a file is missing, or has a record that ends beyond it.
+      UserError: a file is missing, cannot be fetched, or has a record that ends beyond it.
     """
     import tensorflow as tf
 
-    from official.shards import shard_folder
+    from official.shards import local_files, shard_folder
     from official.utils import gfile
 
     for file in files:
         if isinstance(path := paths.path(file), Path):
             shard_folder.check_lengths(path)
-    records = tf.data.TFRecordDataset(files)
+    records = local_files.records(files)
     records = records.batch(batch_size) if batch_size else records
-    yield from gfile.each(records.skip, files[0] if files else "")
+    try:
+        yield from gfile.each(records.skip, files[0] if files else "")
+    except tf.errors.InvalidArgumentError as error:
+        if said := local_files.problem(error):
+            raise UserError(said) from error
+        raise
 
 
 def verify(folder: AnyPath) -> list[str]:

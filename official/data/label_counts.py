@@ -1,11 +1,10 @@
 """Counts the labels of the training examples, for weights that balance them."""
 
 import numpy as np
-import tensorflow as tf
 
 from official.config.parts import LabelCounts
 from official.data.shards import Shards
-from official.shards import parsing
+from official.shards import local_files, parsing
 from official.utils.errors import UserError
 
 FEATURES = ("label", "label_flags", "tag_ids")  # that hold labels
@@ -27,7 +26,7 @@ def count(shards: Shards) -> LabelCounts:
     files = [path for folder in shards.files for path in folder.files.paths]
     found = np.zeros(len(task.labels), np.int64)
     with parsing.reported(shards.folder):
-        for serialized in tf.data.TFRecordDataset(files).batch(_ROWS):
+        for serialized in local_files.records(files).batch(_ROWS):
             values = parsing.parse(serialized, [feature], shards.limits)[feature]
             if feature == "label_flags":
                 found += np.sum(values.to_tensor(shape=[None, len(found)]).numpy(), axis=0)

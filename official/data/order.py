@@ -43,6 +43,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from official.shards import local_files
 from official.shards.manifest import Manifest
 from official.utils import paths, seeding
 from official.utils.seeding import Stream
@@ -111,10 +112,14 @@ class Files:
             sum(sizes) if len(sizes) == len(parts) else None,
         )
 
-    def tensors(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the paths and the number of the first example of each shard."""
-        first = [sum(self.counts[:i]) for i in range(len(self.counts))]
-        return tf.constant(self.paths), tf.constant(first, tf.int64)
+    def first(self) -> tf.Tensor:
+        """Returns the number of the first example of each shard: int64 [S]."""
+        return tf.constant([sum(self.counts[:i]) for i in range(len(self.counts))], tf.int64)
+
+    def opened(self, shards: tf.Tensor) -> tf.data.Dataset:
+        """Returns the names that TensorFlow reads some shards by; see `local_files.names`."""
+        fetched = local_files.needed(self.paths)
+        return local_files.names(tf.gather(tf.constant(self.paths), shards), fetched)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +156,10 @@ class OnePass:
 def in_order(files: Files) -> tf.data.Dataset:
     """Returns all rows once, in order; their epoch is 0."""
     return (
-        tf.data.Dataset.from_tensor_slices(files.tensors())
+        tf.data.Dataset.zip(
+            files.opened(tf.range(len(files.paths))),
+            tf.data.Dataset.from_tensor_slices(files.first()),
+        )
         .flat_map(_read)
         .map(
             lambda index, record: {"epoch": tf.zeros_like(index), "index": index, "record": record}
@@ -265,7 +273,7 @@ class Lanes:
           lanes: L, a divisor of the batch size; None = `count_lanes`. If there are more lanes than
             shards, several lanes read the same shard.
         """
-        self._paths = tf.constant(files.paths)
+        self._files = files
         self._counts = tf.constant(files.counts, tf.int64)
         self._seed = seed
         self._total = sum(files.counts)
@@ -318,10 +326,10 @@ class Lanes:
             tf.searchsorted(ends, [begin, end - 1], side="right", out_type=tf.int64)
         )
 
-        def read_shard(i):
+        def read_shard(i, path):
             shard = order[i]
             count = self._counts[shard]
-            records = tf.data.TFRecordDataset(self._paths[shard], buffer_size=1 << 20)
+            records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
             first_place = ends[i] - count
             shuffled = self._permutation(epoch, shard, Stream.RECORD_ORDER, count)
             own = tf.cast(shuffled, tf.int64)[
@@ -339,7 +347,9 @@ class Lanes:
             return records.batch(tf.maximum(count, 1)).map(rows)
 
         stop = tf.where(begin < end, last + 1, first)
-        return tf.data.Dataset.range(first, stop).flat_map(read_shard)
+        places = tf.data.Dataset.range(first, stop)
+        opened = self._files.opened(order[first:stop])
+        return tf.data.Dataset.zip(places, opened).flat_map(read_shard)
 
     def _permutation(
         self, epoch: tf.Tensor, counter: int | tf.Tensor, stream: Stream, count: tf.Tensor

@@ -93,7 +93,6 @@ class RowGroups:
         """Returns the rows `own` of a folder from step `start` on, as the parts of groups."""
         folder, steps = self._folders[number], self._steps[number]
         size = self._rows // folder.groups  # rows of a group
-        paths = tf.constant(folder.files.paths)
         ends = np.cumsum(folder.files.counts)  # [S]
         starts = tf.constant(ends - folder.files.counts)
         before = sum(self._steps[:number]) * self._rows  # examples of the folders before
@@ -103,13 +102,17 @@ class RowGroups:
             """Returns the records of some steps of a group."""
             begin, end = (group * steps + first) * size, (group * steps + end) * size
 
-            def read_shard(shard):
-                records = tf.data.TFRecordDataset(paths[shard], buffer_size=1 << 20)
+            def read_shard(shard, path):
+                records = tf.data.TFRecordDataset(path, buffer_size=1 << 20)
                 return records.skip(tf.maximum(begin - starts[shard], 0))
 
             shard = tf.searchsorted(ends, begin[None], side="right", out_type=tf.int64)[0]
-            stop = tf.where(begin < end, tf.constant(len(ends), tf.int64), shard)
-            return tf.data.Dataset.range(shard, stop).flat_map(read_shard).take(end - begin)
+            last = tf.searchsorted(ends, end[None] - 1, side="right", out_type=tf.int64)[0]
+            shards = tf.range(shard, tf.where(begin < end, last + 1, shard))
+            opened = folder.files.opened(shards)
+            numbers = tf.data.Dataset.from_tensor_slices(shards)
+            records = tf.data.Dataset.zip(numbers, opened).flat_map(read_shard)
+            return records.take(end - begin)
 
         def read(group):
             turn = turns[group]

@@ -410,15 +410,16 @@ def check_tpu_data(address: str, folders: Iterable[str | os.PathLike], layer_sta
       layer_states: whether the run reads cached states of an encoder (`recipe.layer_states`).
 
     Raises:
-      UserError: a folder is on this machine, or Python of this process would read the states.
+      UserError: a folder is on this machine or is opened by fsspec, or Python of this process
+        would read the states.
     """
     if address in ("", _LOCAL):
         return
     for folder in folders:
-        if not paths.is_remote(folder):
+        if not paths.is_remote(folder) or gfile.by_fsspec(str(folder)):
             raise UserError(
-                f"{folder}: the host of --tpu={address} reads the data, and this folder is on this "
-                "machine: copy it to a file system that both reach, such as gs://BUCKET/shards"
+                f"{folder}: the host of --tpu={address} reads the data, and TensorFlow there "
+                "cannot open this folder: copy it to what it knows, such as gs://BUCKET/shards"
             )
     if layer_states:
         raise UserError(

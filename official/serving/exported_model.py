@@ -78,7 +78,8 @@ class ExportedModel(Predictor):
         path = paths.path(folder)
         if not (path / GRAPH).exists():
             raise UserError(f"{folder}: not a SavedModel, which has the file {GRAPH}")
-        self._loaded = tf.saved_model.load(str(path))  # has the weights
+        with paths.opened_folder(path) as local:
+            self._loaded = tf.saved_model.load(str(local))  # has the weights
         self._graphs = self._loaded.signatures
         self.methods = tuple(method for method, has in _METHODS.items() if self._has(*has))
         if not self.methods:

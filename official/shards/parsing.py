@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
+from official.shards import local_files
 from official.shards.features import FEATURES, FLOATS, TF_MODELS_FEATURES
 from official.shards.manifest import Manifest
 from official.utils.errors import UserError
@@ -213,7 +214,8 @@ def reported(folders: str) -> Iterator[None]:
       folders: what was read, for messages.
 
     Raises:
-      UserError: a record is damaged, cannot be parsed or breaks a rule, or a shard was removed.
+      UserError: a record is damaged, cannot be parsed or breaks a rule, or a shard was removed or
+        cannot be fetched.
     """
     try:
         yield
@@ -229,6 +231,8 @@ def reported(folders: str) -> Iterator[None]:
             raise
         raise UserError(f"{found[1].strip()} was removed while it was read") from error
     except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:
+        if isinstance(error, tf.errors.OpError) and (said := local_files.problem(error)):
+            raise UserError(said) from error
         if (reason := problem(error)) is None:
             raise
         where = "" if reason.startswith(_BROKEN) else f"{folders}: "

@@ -1,6 +1,8 @@
-"""Calls to TensorFlow's file systems: with retries, and with the errors of Python.
+"""Calls to remote file systems, those of TensorFlow and of fsspec, with the errors of Python.
 
-`official.utils.paths` uses this module. TensorFlow is imported at the first call.
+`official.utils.paths` uses this module. The schemes of `official.utils.buckets` are fsspec's, whose
+packages try again by themselves. All others are TensorFlow's, which is imported at the first call
+and whose calls are tried again here.
 
 TensorFlow knows `gs://` and `ram://`. The environment variable `GARDEN_FILE_SYSTEMS` names what
 adds other file systems, separated by commas: a Python module that registers them when it is
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any, BinaryIO, TypeVar
 
-from official.utils import errors
+from official.utils import buckets, errors
 from official.utils.errors import UserError
 
 T = TypeVar("T")
@@ -33,7 +35,7 @@ _READ, _WRITE = 512 << 10, 16 << 20  # bytes at once; TensorFlow reads so many
 # TensorFlow's text for such an error in a graph on one machine.
 _REPLACED = "originally returned UnavailableError, and was replaced by InternalError"
 # Their files appear when they are closed, and their renaming is a copy.
-_OBJECT_STORES = ("gs", "s3", "s3e", "az", "oss")
+_OBJECT_STORES = ("gs", "s3e", "oss")
 
 
 class Patience:
@@ -69,13 +71,15 @@ def retried(uri: str, work: Callable[[Any], T]) -> T:
 
     Args:
       uri: the file or folder, for messages.
-      work: takes `tf.io.gfile`. It may be called several times.
+      work: takes `tf.io.gfile`, or a `Bucket`. It may be called several times.
 
     Raises:
       FileNotFoundError: there is no such file.
       FileExistsError: there is such a file.
       UserError: the file system is not known, does not answer, or refuses.
     """
+    if by_fsspec(uri):
+        return _in_bucket(uri, work)
     tf = _tensorflow(uri)
     patience = Patience(uri)
     while True:
@@ -94,6 +98,28 @@ def retried(uri: str, work: Callable[[Any], T]) -> T:
                     "and write there"
                 ) from error
             patience.wait(error)
+
+
+def by_fsspec(uri: str) -> bool:
+    """Returns whether fsspec opens a file, and not TensorFlow, which cannot."""
+    return buckets.scheme(uri) is not None
+
+
+def _in_bucket(uri: str, work: Callable[[Any], T]) -> T:
+    """Calls a function as `retried` does, once: the packages of fsspec try again."""
+    try:
+        return work(buckets.Bucket(uri))
+    except UserError:
+        raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri) from error
+    except FileExistsError as error:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), uri) from error
+    except Exception as error:  # each package has errors of its own
+        raise UserError(
+            f"{uri}: {buckets.words(error)}: check the path, the network, the credentials and what "
+            "you may read and write there, and try again"
+        ) from error
 
 
 def each(read: Callable[[int], Iterable[T]], place: str) -> Iterator[T]:
@@ -229,34 +255,50 @@ def put(uri: str, source: BinaryIO) -> None:
     closed; elsewhere it is written under a temporary name and renamed.
     """
     target = uri
-    if uri.partition("://")[0] not in _OBJECT_STORES:
+    if not _appears_whole(uri):
         name = uri.rpartition("/")[2]
         folder = uri.removesuffix(name)
         target = f"{folder}{PREFIX}{name}-{uuid.uuid4().hex[:8]}"
         retried(folder, lambda fs: fs.makedirs(folder))
-    tried = False
+    tried, size = False, 0
 
     def write(fs: Any) -> None:
-        nonlocal tried
+        nonlocal tried, size
         if tried and target != uri and fs.exists(target):
             fs.remove(target)  # `ram://` appends to an existing file
         tried = True
+        if isinstance(fs, buckets.Bucket):
+            size = fs.put(target, source)
+            return
         source.seek(0)
         with fs.GFile(target, "wb") as file:
             file.write(source.read(_WRITE))  # makes the file, even if it is empty
             while data := source.read(_WRITE):
                 file.write(data)
+        size = source.tell()
 
-    retried(uri, write)
-    found, size = retried(target, lambda fs: fs.stat(target).length), source.tell()
+    try:
+        retried(uri, write)
+    except FileNotFoundError as error:
+        raise UserError(f"{uri}: there is no such bucket: make it, or name another") from error
+    found = retried(target, lambda fs: fs.stat(target).length)
     if found != size:
         raise UserError(f"{uri}: {found:,} of {size:,} bytes were written: write it again")
     if target != uri:
         rename(target, uri)
 
 
+def _appears_whole(uri: str) -> bool:
+    """Returns whether a file is not seen before it is closed."""
+    if (scheme := buckets.scheme(uri)) is not None:
+        return scheme.whole
+    return uri.partition("://")[0] in _OBJECT_STORES
+
+
 def exists(uri: str) -> bool:
     """Returns whether there is a file or folder."""
+    if by_fsspec(uri):
+        return retried(uri, lambda fs: fs.exists(uri))
     invalid = _tensorflow(uri).errors.InvalidArgumentError
 
     def work(fs: Any) -> bool:
@@ -270,6 +312,8 @@ def exists(uri: str) -> bool:
 
 def children(uri: str) -> list[str]:
     """Returns the names in a remote folder."""
+    if by_fsspec(uri):
+        return retried(uri, lambda fs: fs.listdir(uri))
     errors_of_files = _tensorflow(uri).errors
 
     def work(fs: Any) -> list[str]:
@@ -343,8 +387,8 @@ def _tensorflow(uri: str) -> ModuleType:
     known = sorted(filter(None, tf.io.gfile.get_registered_schemes()))
     if scheme not in known:
         raise UserError(
-            f"{uri}: TensorFlow knows no file system {scheme}:// here, only "
-            f"{', '.join(f'{name}://' for name in known)}. {VARIABLE} may name a Python module or "
-            "a library (.so) that adds it"
+            f"{uri}: no file system {scheme}:// is known here, only "
+            f"{', '.join(f'{name}://' for name in [*known, *buckets.SCHEMES])}. {VARIABLE} may "
+            "name a Python module or a library (.so) that adds it to TensorFlow"
         )
     return tf

@@ -3,8 +3,8 @@
 `package:NAME` is a local path too: the model folder of a package of the Python index.
 
 `path` is called wherever a path comes from the user. A `RemotePath` has the part of the interface
-of `pathlib.Path` that the project uses. It may be of any file system that `tf.io.gfile` knows; see
-`official.utils.gfile`. Local paths never import TensorFlow.
+of `pathlib.Path` that the project uses. It may be of any file system that `tf.io.gfile` or fsspec
+knows; see `official.utils.gfile`. Local paths import neither.
 
 Remote file systems may have no locks, no renaming of folders and no appending, and a new file may
 be missing in listings for a while. `official.utils.atomic` says how files and folders are written
@@ -87,7 +87,7 @@ class Stat:
 
 @functools.total_ordering
 class RemotePath(os.PathLike):
-    """A file or folder of a file system of TensorFlow. Methods do what those of `Path` do.
+    """A file or folder of a remote file system. Methods do what those of `Path` do.
 
     `etils.epath` knows `gs`, `s3`, `az` and `hf` alone, and neither TensorFlow's `ram://` nor what
     `GARDEN_FILE_SYSTEMS` adds. It has no remote `**`, and lists a local folder in five times the
@@ -347,6 +347,22 @@ def local_copy(name: str | os.PathLike) -> Iterator[Path]:
         copied = Path(folder, name.name)
         copy(name, copied)
         yield copied
+
+
+@contextlib.contextmanager
+def opened_folder(folder: str | os.PathLike) -> Iterator["AnyPath"]:
+    """Yields a folder that TensorFlow can open: the folder itself, or a local copy in the block."""
+    folder = path(folder)
+    if isinstance(folder, Path) or not gfile.by_fsspec(str(folder)):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix=gfile.PREFIX) as copied:
+        for file in folder.rglob("*"):
+            if file.is_file():
+                target = Path(copied, str(file).removeprefix(f"{folder}/"))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                copy(file, target)
+        yield Path(copied)
 
 
 def remove_tree(folder: str | os.PathLike) -> None:
