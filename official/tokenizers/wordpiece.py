@@ -29,6 +29,7 @@ slow one composes cased text first (NFC).
 Shapes: N texts.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,6 +149,26 @@ def _shortened(
     return tf.where(long, tf.where(new, UNKNOWN_WORD, ""), values), long, runs
 
 
+def _splitter(
+    pieces: Sequence[str], unk: str, most_bytes: int, continues: str, words: bool
+) -> tf_text.FastWordpieceTokenizer:
+    """Makes a splitter, whose limit of a word is in bytes; `words`: it takes single words only."""
+    compiled = _compiled(tuple(pieces), unk, most_bytes, continues, words)
+    return tf_text.FastWordpieceTokenizer(
+        token_out_type=tf.int32, model_buffer=tf.constant(compiled)
+    )
+
+
+# A command reads the tokenizers of its shards and of its model, which are the same.
+@functools.lru_cache(maxsize=4)
+def _compiled(
+    pieces: tuple[str, ...], unk: str, most_bytes: int, continues: str, words: bool
+) -> np.ndarray:
+    """Returns the automaton of a vocabulary, uint8; the one of any takes 0.1 s to make."""
+    model = tf_text.build_fast_wordpiece_model(pieces, most_bytes, continues, unk, words, False)
+    return np.frombuffer(model, np.uint8)
+
+
 class PartedWords(tf.Module):
     """Splits texts into words at white space and at some signs, and words into pieces.
 
@@ -179,15 +200,9 @@ class PartedWords(tf.Module):
         self._alone, self._space = alone, space
         known = set("".join(pieces))
         self._unknown = next(c for c in map(chr, range(0xE000, 0xF8FF)) if c not in known)
-        self._pieces = tf_text.FastWordpieceTokenizer(
-            pieces,
-            suffix_indicator=continues,
-            # Longer words are unknown without a lookup, so the limit covers the longest piece too.
-            max_bytes_per_word=max(_BYTES * max_characters, *(len(p.encode()) for p in pieces)),
-            token_out_type=tf.int32,
-            unknown_token=unk,
-            no_pretokenization=True,
-        )
+        # Longer words are unknown without a lookup, so the limit covers the longest piece too.
+        most_bytes = max(_BYTES * max_characters, *(len(p.encode()) for p in pieces))
+        self._pieces = _splitter(pieces, unk, most_bytes, continues, words=True)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of string [N], int32 [N, None]."""
@@ -280,13 +295,7 @@ class WordPieceSplitter(Splitter):
             return
         # This op first splits text at white space, punctuation and Chinese characters, as BERT
         # does.
-        self._words_to_ids = tf_text.FastWordpieceTokenizer(
-            pieces,
-            suffix_indicator=CONTINUES,
-            max_bytes_per_word=_BYTES * max_characters,
-            token_out_type=tf.int32,
-            unknown_token=unk,
-        )
+        self._words_to_ids = _splitter(pieces, unk, _BYTES * max_characters, CONTINUES, words=False)
 
     def _composed_characters(
         self, characters: tf.RaggedTensor

@@ -544,3 +544,21 @@ def test_pieces_that_no_text_becomes_are_named(tmp_path):
     a = PIECES.index("a")
     assert found.encode(["a [link] a"])[0].tolist() == [a, len(PIECES), a]
     assert not [note for note in found.notes if "never_split" in note]
+
+
+def test_a_vocabulary_is_compiled_once():
+    """And again for another limit of words, and for words that are parted already."""
+    wordpiece._compiled.cache_clear()
+    first, second = tokenizer(), tokenizer(lower_case=False)
+    assert wordpiece._compiled.cache_info()[:2] == (1, 1)  # hits and misses
+    short, parted = tokenizer(max_input_chars_per_word=1), tokenizer(tokenize_chinese_chars=False)
+    assert wordpiece._compiled.cache_info()[:2] == (1, 3)
+    the, a, unknown = (PIECES.index(piece) for piece in ("the", "a", "[UNK]"))
+    texts = ["The", "the a", "a中a"]
+    for each, expected in (
+        (first, [[the], [the, a], [a, unknown, a]]),
+        (second, [[unknown], [the, a], [a, unknown, a]]),
+        (short, [[unknown], [unknown, a], [a, unknown, a]]),
+        (parted, [[the], [the, a], [unknown]]),
+    ):
+        assert [ids.tolist() for ids in each.encode(texts)] == expected
