@@ -22,6 +22,7 @@ from official.utils.character_sets import (
     inside_class,
 )
 
+_LABEL = 1 << 31 | 0xFF  # the bits of a unit of the trie that equal the byte of its key
 _CUT = b"\xff"  # no UTF-8 text has this byte
 _MOST_BYTES = 5  # of a cluster that is looked up as a unit
 _MOST_CHARACTERS = 3  # of such a cluster: only its base may have one byte
@@ -59,8 +60,8 @@ _CLUSTER = (
 )
 
 
-def keys_of(charsmap: bytes) -> dict[bytes, bytes]:
-    """Returns {key: replacement} of a table, without keys that are too long to be looked up.
+def _parts(charsmap: bytes) -> tuple[np.ndarray, bytes]:
+    """Returns the units of the trie of a table, int64, and the replacements.
 
     Raises:
       ValueError: `charsmap` is not a table of replacements.
@@ -68,25 +69,64 @@ def keys_of(charsmap: bytes) -> dict[bytes, bytes]:
     size = int.from_bytes(charsmap[:4], "little")
     if len(charsmap) < 4 + size or size % 4 or not size:
         raise ValueError(f"a table of {len(charsmap)} bytes has a trie of {size}")
-    units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
-    texts = charsmap[4 + size :]
+    return np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64), charsmap[4 + size :]
 
-    def children(nodes: np.ndarray) -> np.ndarray:
-        found = units[nodes]
-        return nodes ^ ((found >> 10) << ((found & 1 << 9) >> 6))
+
+def _children(units: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Returns the places of the children of nodes, each of which is then changed by its byte."""
+    found = units[nodes]
+    return nodes ^ ((found >> 10) << ((found & 1 << 9) >> 6))
+
+
+def has_key_with(charsmap: bytes, byte: int) -> bool:
+    """Returns whether a key of a table has a byte.
+
+    Raises:
+      ValueError: `charsmap` is not a table of replacements.
+    """
+    units, _ = _parts(charsmap)
+    labels = units & _LABEL
+    if not (labels == byte).any():  # units that belong to no key have labels too
+        return False
+    reached = np.zeros(len(units), bool)
+    nodes = np.zeros(1, np.int64)
+    while len(nodes):
+        places = _children(units, nodes)[:, None] ^ np.arange(1, 256)
+        inside = places < len(units)
+        found = inside & (labels[np.where(inside, places, 0)] == np.arange(1, 256))
+        nodes = np.unique(places[found])
+        nodes = nodes[~reached[nodes]]
+        if (labels[nodes] == byte).any():
+            return True
+        reached[nodes] = True
+    return False
+
+
+def replacements_have(charsmap: bytes, text: bytes) -> bool:
+    """Returns whether a replacement of a table has a text; see `has_key_with` for the error."""
+    return text in _parts(charsmap)[1]
+
+
+def keys_of(charsmap: bytes) -> dict[bytes, bytes]:
+    """Returns {key: replacement} of a table, without keys that are too long to be looked up.
+
+    Raises:
+      ValueError: `charsmap` is not a table of replacements.
+    """
+    units, texts = _parts(charsmap)
 
     bytes_ = np.arange(1, 256)
     keys: dict[bytes, bytes] = {}
-    names, nodes = [b""], children(np.zeros(1, np.int64))
+    names, nodes = [b""], _children(units, np.zeros(1, np.int64))
     for _ in range(_MOST_BYTES):
         places = nodes[:, None] ^ bytes_
         inside = places < len(units)
-        labels = units[np.where(inside, places, 0)] & (1 << 31 | 0xFF)
+        labels = units[np.where(inside, places, 0)] & _LABEL
         rows, columns = np.nonzero(inside & (labels == bytes_))
         places = places[rows, columns]
         names = [names[row] + bytes([bytes_[column]])
                  for row, column in zip(rows.tolist(), columns.tolist(), strict=True)]  # fmt: skip
-        nodes = children(places)
+        nodes = _children(units, places)
         for name, place, node in zip(names, places.tolist(), nodes.tolist(), strict=True):
             if units[place] >> 8 & 1:
                 begin = int(units[node]) & 0x7FFFFFFF

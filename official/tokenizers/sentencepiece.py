@@ -4,6 +4,10 @@ The ids are those of the `sentencepiece` package, except for ties: of segmentati
 scores ("666" as "66 6" or "6 66"), another one may be chosen. Text that spells a special token
 never becomes the special id.
 
+In Python, `WordIds` caches the ids of the words of earlier texts, where the ids of a text are those
+of its words (`sentencepiece_words.parts_at_blanks`). The scores of a word are then summed without
+those of the words before it, so a tie may have another result than in a graph.
+
 The releases of ALBERT and XLNet normalize text before the model reads it, and split numbers from
 commas afterwards. `AlbertTokenizer` and `XLNetTokenizer` of transformers do the same. The settings
 `remove_space`, `keep_accents`, `replace_quotes` and `split_digit_comma` of `tokenizer_config.json`
@@ -22,6 +26,7 @@ Shapes: N texts.
 """
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -33,12 +38,13 @@ import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 from typing_extensions import override
 
-from official.tokenizers import added_tokens, offsets, word_starts
+from official.tokenizers import added_tokens, offsets, sentencepiece_words, word_starts
 from official.tokenizers.base import Splitter, Tokenizer, sentinels
 from official.tokenizers.file_formats import SETTINGS_FILE, capitals, find_specials, switch
 from official.tokenizers.offsets import WHITE_SPACE
 from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS, DigitCommas, TextRules
+from official.tokenizers.word_ids import WordIds, cut_at_blanks
 from official.tokenizers.word_starts import BLANK
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -152,11 +158,32 @@ class SentencePieceSplitter(Splitter):
         return self._split(parts.texts, parts.begins())
 
     def _split(self, texts: tf.Tensor, first: tf.Tensor | None = None) -> tf.RaggedTensor:
+        return self._with_last_blank(self.split_words(texts, first), texts, self.blank_id)
+
+    def split_words(self, texts: tf.Tensor, first: tf.Tensor | None = None) -> tf.RaggedTensor:
+        """Returns the ids of texts without the separate pieces of blanks at their ends.
+
+        Args:
+          texts: string [N].
+          first: whether each string is the first part of a text, bool [N]; None = all are.
+        """
         cleaned = self.rules.apply(texts)
         bare = self._is_bare(cleaned, first)
         ids = _chosen(bare, cleaned, *(model.tokenize for model in self._models()))
-        ids = ids if self._digit_commas is None else self._digit_commas.split(ids)
-        return self._with_last_blank(ids, texts, self.blank_id)
+        return ids if self._digit_commas is None else self._digit_commas.split(ids)
+
+    def with_last_blanks(self, ids: tf.RaggedTensor, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        """Appends the separate pieces of blanks to the ids of texts that end in a blank.
+
+        Args:
+          ids: the ids of `split_words`, int32 [N, None].
+          texts: N texts.
+        """
+        if not self.last_blank:
+            return ids
+        if not self.rules.strips:  # whether a text ends in a blank depends on its last word alone
+            texts = [text[max(text.rfind(b" "), 0) :] for text in texts]
+        return self._with_last_blank(ids, tf.constant(texts, tf.string), self.blank_id)
 
     def _with_last_blank(
         self, rows: tf.RaggedTensor, texts: tf.Tensor, value: tf.Tensor | int
@@ -310,8 +337,21 @@ class SentencePiece(Tokenizer):
         if split_digit_comma:
             splitter.split_digit_commas(pieces.index(specials["unk_token"]))
         self._bytes = model
+        if prepend_scheme == "always" and sentencepiece_words.parts_at_blanks(self.parsed()):
+            cut = functools.partial(cut_at_blanks, uncut=BLANK.encode())
+            self._words = WordIds(self._spell, self.rules.lower_case, cut=cut)
         controls = [piece.piece for piece in self.parsed().pieces if piece.type not in _TEXT]
         super().__init__(pieces, specials, splitter, settings, len(base), controls)
+
+    def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the ids of words, int32, and their row splits, [K + 1]; see `WordIds`."""
+        ends = np.cumsum(lengths).tolist()
+        texts = [words[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        ids = self._splitter.split_words(tf.constant(texts, tf.string))
+        return ids.values.numpy(), ids.row_splits.numpy()
+
+    def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
+        return self._splitter.with_last_blanks(words.split(texts), texts)
 
     @classmethod
     def read(cls, path: AnyPath, settings: dict[str, Any]) -> "SentencePiece":

@@ -81,6 +81,11 @@ class TextRules:
     compose: bool = False
 
     @property
+    def strips(self) -> bool:
+        """Whether blanks at an end of a text are removed."""
+        return self.remove_space or self.compose
+
+    @property
     def _marks(self) -> str:
         return r"\pM" if self.remove_marks else COMBINING
 

@@ -4,16 +4,9 @@ Most words of a text have occurred before. Vectorized passes over the bytes of m
 into words, the tokenizer splits new words, and the ids of known words are looked up. The rules of a
 tokenizer are not repeated here: new words are split by the same function as any text.
 
-A word here is a part of a text that has the same ids alone as inside the text. A text is cut
-
-* before a blank or a line feed that is the first or the last character of a run of white space;
-* between an ASCII letter or digit and an ASCII sign, in either order, but not after an apostrophe,
-  because "'s" is one word of GPT-2's pattern. If words are lower-cased, there is no such cut in
-  texts with a capital sigma: its lower case is "ς" or "σ" by the letters around it, even across
-  signs.
-
-"Don't stop, Ada!" has the words "Don", "'t", " stop", ",", " Ada", "!". Text without blanks, such
-as Chinese, has few cuts. Long words are not cached.
+A word here is a part of a text that has the same ids alone as inside the text. Where a text is cut
+depends on the tokenizer: `cut_at_signs` cuts at blanks and signs, and `cut_at_blanks` at blanks
+alone. Text without blanks, such as Chinese, has few cuts. Long words are not cached.
 
 All other words are in three tables, by length: the keys are their bytes, in one, two or four
 integers. So the words of many texts are looked up by a few calls of NumPy.
@@ -22,6 +15,7 @@ Shapes: N texts, Y bytes of all texts, W words of all texts, K words; a ragged d
 None.
 """
 
+import functools
 import string
 import threading
 from collections.abc import Callable, Sequence
@@ -75,6 +69,11 @@ _FLAGS = _flags(
     (_SPACE << _NEXT, _VISIBLE + _OTHER),
 )
 _SIGMA = "Σ".encode()
+
+
+# Returns whether texts are cut before each byte, bool [Y]: it takes the Y bytes of all texts, and
+# the position of each text, and Y, int64 [N + 1].
+Cut = Callable[[bytes, np.ndarray], np.ndarray]
 
 
 class _Group:
@@ -133,6 +132,7 @@ class WordIds:
         spell: Callable[[bytes, np.ndarray], tuple[np.ndarray, np.ndarray]],
         lower_case: bool = False,
         max_words: int = MAX_WORDS,
+        cut: Cut | None = None,
     ):
         """Starts with an empty cache.
 
@@ -144,8 +144,10 @@ class WordIds:
             lookup, so that fewer words are distinct.
           max_words: the capacity of the cache. When more words, or more than 12 ids a word on
             average, would be cached, the cache is emptied.
+          cut: where texts are cut; None = `cut_at_signs`.
         """
         self._spell = spell
+        self._cut = cut or functools.partial(cut_at_signs, lower_case=lower_case)
         self._lower_case = lower_case
         self._max_words = max_words
         self._mutex = threading.Lock()
@@ -168,7 +170,10 @@ class WordIds:
         text_bounds = np.cumsum([0, *map(len, texts)])
         if self._lower_case:
             data = data.lower()
-        begins, rows = _cut(data, text_bounds, self._lower_case)
+        cuts = self._cut(data, text_bounds)
+        cuts[text_bounds[text_bounds < len(data)]] = True
+        begins = np.flatnonzero(cuts)
+        rows = np.searchsorted(begins, text_bounds)
         lengths = np.diff(begins, append=len(data))
         integers = _integers(data)
         values, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
@@ -232,34 +237,54 @@ class WordIds:
         return spans[-1]
 
 
-def _cut(data: bytes, text_bounds: np.ndarray, lower_case: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts texts into words.
+def cut_at_signs(data: bytes, text_bounds: np.ndarray, lower_case: bool) -> np.ndarray:
+    """Returns where texts are cut at white space and signs; see `Cut`.
 
-    Args:
-      data: the Y bytes of all texts.
-      text_bounds: the position of each text, and Y, int64 [N + 1].
-      lower_case: whether words are lower-cased later.
+    A text is cut
 
-    Returns:
-      The position of each word, int64 [W]; and the row splits of texts over words, [N + 1].
+    * before a blank or a line feed that is the first or the last character of a run of white space;
+    * between an ASCII letter or digit and an ASCII sign, in either order, but not after an
+      apostrophe, because "'s" is one word of GPT-2's pattern. If words are lower-cased, there is no
+      such cut in texts with a capital sigma: its lower case is "ς" or "σ" by the letters around it,
+      even across signs.
+
+    "Don't stop, Ada!" has the words "Don", "'t", " stop", ",", " Ada", "!".
     """
-    begins_text = np.unique(text_bounds[text_bounds < len(data)])
     flags = np.frombuffer(data.translate(_FLAGS), np.uint8)
     shared = flags[:-1] & flags[1:] >> _NEXT
     if lower_case:
-        values = np.frombuffer(data, np.uint8)
-        (sigmas,) = np.nonzero(values == _SIGMA[0])  # faster than a search for both bytes
-        sigmas = sigmas[values[sigmas + 1] == _SIGMA[1]]
-        for text in np.unique(np.searchsorted(text_bounds, sigmas, side="right")):
-            shared[text_bounds[text - 1] : text_bounds[text]] &= _TEXT | _SPACE
+        for text in _texts_with(_SIGMA, data, text_bounds):
+            shared[text_bounds[text] : text_bounds[text + 1]] &= _TEXT | _SPACE
     before = shared >= _SPACE
-    before[begins_text[1:] - 1] = False
+    begins = text_bounds[(text_bounds > 0) & (text_bounds < len(data))]
+    before[begins - 1] = False
     cuts = np.zeros(len(data), bool)
     cuts[1:] = shared & _SPACE - 1 != 0
     cuts[:-1] |= before
-    cuts[begins_text] = True
-    begins = np.flatnonzero(cuts)
-    return begins, np.searchsorted(begins, text_bounds)
+    return cuts
+
+
+def cut_at_blanks(data: bytes, text_bounds: np.ndarray, uncut: bytes) -> np.ndarray:
+    """Returns where texts are cut before each blank; see `Cut`.
+
+    Args:
+      data: see `Cut`.
+      text_bounds: see `Cut`.
+      uncut: texts with this character, which has several bytes, are not cut.
+    """
+    cuts = np.frombuffer(data, np.uint8) == ord(" ")
+    for text in _texts_with(uncut, data, text_bounds):
+        cuts[text_bounds[text] : text_bounds[text + 1]] = False
+    return cuts
+
+
+def _texts_with(character: bytes, data: bytes, text_bounds: np.ndarray) -> np.ndarray:
+    """Returns the indices of the texts with a character of several bytes."""
+    values = np.frombuffer(data, np.uint8)
+    (places,) = np.nonzero(values[: len(data) - len(character) + 1] == character[0])
+    for i, byte in enumerate(character):  # faster than a search for all bytes
+        places = places[values[places + i] == byte]
+    return np.unique(np.searchsorted(text_bounds, places, side="right") - 1)
 
 
 def _integers(data: bytes) -> np.ndarray:
