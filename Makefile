@@ -64,6 +64,7 @@ lock:
 	.venv-lock/bin/python -m pip install $(PIP) -r requirements-lock.txt
 	$(LOCK) $(LOCKED) --output-file requirements-dev.lock
 	$(LOCK) requirements.txt --constraints requirements-dev.lock --output-file requirements.lock
+	$(LOCK) requirements-tpu.txt --output-file requirements-tpu.lock
 
 demo: .venv/.ready
 	$(PY) -m demo.run

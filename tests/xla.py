@@ -1,8 +1,16 @@
 """Training steps that XLA compiles whole, as a TPU needs them."""
 
+from importlib import util
+
+import pytest
 import tensorflow as tf
 
 from official.training.train_step import TrainStep
+
+NEEDS_LIBTPU = pytest.mark.skipif(
+    util.find_spec("libtpu") is None,
+    reason="libtpu, the compiler of TPUs, is not installed: see requirements-tpu.txt",
+)
 
 
 def compile_whole_steps(monkeypatch) -> None:

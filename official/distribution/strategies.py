@@ -20,6 +20,7 @@ from official import config as configs
 from official.config.trainable import LoRA
 from official.data.collection import Measured, Texts
 from official.data.mixture import Data
+from official.distribution.described_slice import DescribedSlice
 from official.modeling.model import Model
 from official.utils import gfile, paths
 from official.utils.errors import UserError
@@ -397,8 +398,8 @@ def connect_tpu(address: str) -> tf.distribute.Strategy:
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether the replicas of a strategy are those of a TPU."""
-    return isinstance(strategy, tf.distribute.TPUStrategy)
+    """Returns whether the replicas of a strategy are those of a TPU, there or described."""
+    return isinstance(strategy, tf.distribute.TPUStrategy | DescribedSlice)
 
 
 def check_tpu_data(address: str, folders: Iterable[str | os.PathLike], layer_states: bool) -> None:

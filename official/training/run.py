@@ -16,6 +16,7 @@ from official.data.checks import check_labels
 from official.data.collection import Collection, Measured
 from official.data.mixture import Data, Paths, open_data, open_shards
 from official.distribution import numerics, strategies
+from official.distribution.described_slice import DescribedSlice
 from official.evaluation import layer_states, notes
 from official.modeling import weight_counts
 from official.modeling.model import Model
@@ -30,6 +31,7 @@ from official.training import (
     resuming,
     schedules,
     step_memory,
+    tpu_memory,
     trainable,
 )
 from official.training.trainer import Trainer
@@ -239,15 +241,59 @@ def estimate_memory(
       UserError: config, data and initial weights do not belong together.
     """
     strategy = tf.distribute.get_strategy()
-    parsed = config if isinstance(config, configs.Config) else configs.load(config)
-    with tempfile.TemporaryDirectory() as folder, parsing.reported("--data"):
-        parts = list(phases.of_run(parsed, data, None, paths.path(folder), init, "best"))
-        for resolved, source in _all_opened(parts, False, strategy):
+    with tempfile.TemporaryDirectory() as folder:
+        for resolved, source in _phases_of(config, data, folder, init, strategy):
             keras.backend.clear_session()
             model = strategies.build_model(resolved, strategy, resolved.recipe.lora)
             teachers.attach(model, resolved, source.tokenizer, source.manifest.max_length)
             trainer = Trainer(resolved, model, source, strategy, paths.path(folder))
             yield resolved, trainer.estimate_memory()
+
+
+def estimate_tpu_memory(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    topology: str,
+    *,
+    init: str | os.PathLike | None = None,
+    find_batch: bool = False,
+) -> Iterator[tuple[configs.ResolvedConfig, tpu_memory.Estimate]]:
+    """Compiles the steps of a training for a TPU, which need not be there.
+
+    Args:
+      config: a config, or the path of its YAML file.
+      data: the shards.
+      topology: the kind of the chips and their arrangement, such as `v5e:2x2`.
+      init: a model folder with the initial weights. They are not read.
+      find_batch: whether to search for the largest batch that fits.
+
+    Yields:
+      The config of each phase, or of a run that has none, and what its step takes on a core.
+
+    Raises:
+      UserError: config, data and initial weights do not belong together; libtpu is not installed,
+        or does not know the topology; the step has an operation that XLA lacks.
+    """
+    slice_ = tpu_memory.describe(topology)
+    strategy = DescribedSlice(slice_.cores)
+    with tempfile.TemporaryDirectory() as folder:
+        for resolved, source in _phases_of(config, data, folder, init, strategy):
+            find = tpu_memory.find_batch if find_batch else tpu_memory.estimate
+            yield resolved, find(resolved, source, slice_)
+
+
+def _phases_of(
+    config: configs.Config | str | os.PathLike,
+    data: Paths,
+    model_dir: str,
+    init: str | os.PathLike | None,
+    strategy: tf.distribute.Strategy,
+) -> Iterator[tuple[configs.ResolvedConfig, Data]]:
+    """Yields the config and the data of each phase of a run that is not begun."""
+    parsed = config if isinstance(config, configs.Config) else configs.load(config)
+    with parsing.reported("--data"):
+        parts = list(phases.of_run(parsed, data, None, paths.path(model_dir), init, "best"))
+        yield from _all_opened(parts, False, strategy)
 
 
 def _all_opened(
