@@ -44,7 +44,7 @@ from official.tokenizers.file_formats import SETTINGS_FILE, capitals, find_speci
 from official.tokenizers.offsets import WHITE_SPACE
 from official.tokenizers.pair_forms import SEPARATORS
 from official.tokenizers.sentencepiece_rules import NO_REPLACEMENTS, DigitCommas, TextRules
-from official.tokenizers.word_ids import WordIds, cut_at_blanks
+from official.tokenizers.word_ids import WordIds, cut_at_blanks, ranges
 from official.tokenizers.word_starts import BLANK
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
@@ -171,6 +171,20 @@ class SentencePieceSplitter(Splitter):
         bare = self._is_bare(cleaned, first)
         ids = _chosen(bare, cleaned, *(model.tokenize for model in self._models()))
         return ids if self._digit_commas is None else self._digit_commas.split(ids)
+
+    def split_plain_words(self, words: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of `split_words`, faster, for words of `plain_characters`."""
+        ids = self._model.tokenize(words)
+        commas = self._digit_commas
+        return commas.split(ids) if commas is not None and commas.split_some_of(ids) else ids
+
+    def plain_characters(self) -> bytes:
+        """Returns the ASCII characters that the rules of texts leave as they are.
+
+        That is so in any text of them without capital letters, if these are lower-cased, and with
+        single blanks.
+        """
+        return self.rules.plain.replace(b"," if self._digit_commas else b"", b"")
 
     def with_last_blanks(self, ids: tf.RaggedTensor, texts: Sequence[bytes]) -> tf.RaggedTensor:
         """Appends the separate pieces of blanks to the ids of texts that end in a blank.
@@ -340,15 +354,32 @@ class SentencePiece(Tokenizer):
         if prepend_scheme == "always" and sentencepiece_words.parts_at_blanks(self.parsed()):
             cut = functools.partial(cut_at_blanks, uncut=BLANK.encode())
             self._words = WordIds(self._spell, self.rules.lower_case, cut=cut)
+            self._odd = np.ones(256, np.uint8)  # whether a byte is no plain character
+            self._odd[list(splitter.plain_characters())] = 0
         controls = [piece.piece for piece in self.parsed().pieces if piece.type not in _TEXT]
         super().__init__(pieces, specials, splitter, settings, len(base), controls)
 
     def _spell(self, words: bytes, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the ids of words, int32, and their row splits, [K + 1]; see `WordIds`."""
-        ends = np.cumsum(lengths).tolist()
-        texts = [words[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-        ids = self._splitter.split_words(tf.constant(texts, tf.string))
-        return ids.values.numpy(), ids.row_splits.numpy()
+        ends = np.cumsum(lengths)
+        values = np.frombuffer(words.translate(self._odd.tobytes()), np.uint8)
+        odd = np.maximum.reduceat(values, ends - lengths).astype(bool)
+        texts = np.empty(len(lengths), object)
+        starts = (ends - lengths).tolist()
+        texts[:] = [words[a:b] for a, b in zip(starts, ends.tolist(), strict=True)]
+        rows = [
+            self._splitter.split_plain_words(tf.constant(texts[~odd], tf.string)),
+            self._splitter.split_words(tf.constant(texts[odd], tf.string)),
+        ]
+        sizes = np.empty(len(lengths), np.int64)
+        begins = np.empty(len(lengths), np.int64)
+        before = 0
+        for some, ids in zip((~odd, odd), rows, strict=True):
+            splits = ids.row_splits.numpy()
+            begins[some], sizes[some] = before + splits[:-1], np.diff(splits)
+            before += splits[-1]
+        values = np.concatenate([ids.values.numpy() for ids in rows])
+        return values[ranges(begins, sizes)], np.cumsum(np.append(0, sizes))
 
     def _split(self, words: WordIds, texts: Sequence[bytes]) -> tf.RaggedTensor:
         return self._splitter.with_last_blanks(words.split(texts), texts)

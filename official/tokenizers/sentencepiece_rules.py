@@ -11,6 +11,7 @@ tokens of all texts before and P after the split; a ragged dimension is written 
 """
 
 import dataclasses
+import string
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -84,6 +85,16 @@ class TextRules:
     def strips(self) -> bool:
         """Whether blanks at an end of a text are removed."""
         return self.remove_space or self.compose
+
+    @property
+    def plain(self) -> bytes:
+        """The visible ASCII characters, and the blank, that no rule replaces in a word.
+
+        Capital letters are none of them if they are lower-cased.
+        """
+        changed = {*self.blanks, *("`'" if self.replace_quotes else "")}
+        changed |= {*(string.ascii_uppercase if self.lower_case else "")}
+        return "".join(c for c in map(chr, range(0x20, 0x7F)) if c not in changed).encode()
 
     @property
     def _marks(self) -> str:
@@ -251,6 +262,10 @@ class DigitCommas:
     def split(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
         """Splits pieces: int32 [N, None]."""
         return self._split(ids)[0]
+
+    def split_some_of(self, ids: tf.RaggedTensor) -> bool:
+        """Returns whether a piece of int32 [N, None] is split, eagerly."""
+        return bool(np.take(self._row_of, ids.values.numpy()).any())
 
     def split_with_offsets(
         self, texts: tf.Tensor, ids: tf.RaggedTensor, starts: tf.RaggedTensor, ends: tf.RaggedTensor

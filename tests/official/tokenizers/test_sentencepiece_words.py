@@ -96,6 +96,20 @@ def test_added_tokens(spiece_model):
         check(tokenizer, texts_of(3, 100), special)
 
 
+@pytest.mark.parametrize("name", OPTIONS)
+def test_plain_words_are_as_the_rules_leave_them(spiece_model, name):
+    """Words with each pair of the characters that a tokenizer splits without its rules."""
+    tokenizer = tokenizers.SentencePiece(spiece_model(), **OPTIONS[name])
+    plain = tokenizer.module().plain_characters().decode()
+    assert 60 < len(plain) <= 95 and " " in plain
+    pairs = [f"{blank}{a}{b}{a}" for a in plain for b in plain for blank in ("", " ")]
+    words = [word for word in pairs if " " not in word[1:]]
+    module = tokenizer.module()
+    np.testing.assert_array_equal(
+        module.split_plain_words(strings(words)).values, module.split_words(strings(words)).values
+    )
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_models_that_need_whole_texts(spiece_model, name):
     data = spiece_model(**WHOLE[name])
@@ -146,6 +160,14 @@ def test_unknown_characters_before_an_unknown_blank(spiece_model):
     assert not parts_at_blanks(model)
     tokenizer = tokenizers.SentencePiece(model.SerializeToString())
     assert tokenizer.encode(["国 国"])[0].tolist() == [tokenizer.unk_id]
+
+
+@pytest.mark.parametrize("parts", [["a"], ["é"], ["a", "é"], ["1,"], ["a", "1,", "b,", "``"]])
+def test_words_that_rules_change_beside_others(spiece_model, parts):
+    """Alone, and between words that no rule changes; a number is split from its comma."""
+    pieces = {"user_defined_symbols": ["1,"]}
+    tokenizer = tokenizers.SentencePiece(spiece_model(**pieces), **RELEASED)
+    check(tokenizer, [" ".join(parts), *(f"{a} {b}" for a in parts for b in parts)])
 
 
 def test_ties(spiece_model):
