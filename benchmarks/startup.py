@@ -2,32 +2,37 @@
 
   python -m benchmarks.startup [--text=FILE] [--megabytes=16]
 
-Each command runs once before it is timed, so files are in the page cache.
+Each command runs once before it is timed, so files are in the page cache, and what was converted
+for LiteRT is in the model folder. CPU seconds and memory are those of all processes of a command.
 """
 
 import argparse
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
+from concurrent import futures
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import environments, preprocess
+from benchmarks import encoding, environments, preprocess
 from official import config as configs
 from official import tokenizers
 from official.saving import model_folder
 
-ENCODE = 'import official; print(official.load("{folder}").encode(["raw text"]).shape)'
+ENCODE = 'import official; print(official.load("{folder}"{how}).encode(["raw text"]).shape)'
+RUNTIMES = {"": "", ", LiteRT int8": ', runtime="litert", precision="int8"'}
 ENCODER = "configs/pretrain/bert_base.yaml"
 
 
 def timed(name: str, words: list[str], rounds: int, output: Path | None = None) -> None:
-    """Prints the median and the range of the seconds of a command.
+    """Prints the median and the range of the seconds of a command, its CPU seconds and memory.
 
     Args:
       name: the row of the table.
@@ -36,17 +41,40 @@ def timed(name: str, words: list[str], rounds: int, output: Path | None = None) 
       output: the folder that the command makes, which is removed after each run.
     """
     variables = environments.variables()
-    seconds = []
+    seconds, cpu, peaks = [], [], []
+    pool = futures.ThreadPoolExecutor(1)
     for _ in range(rounds + 1):
         started = time.monotonic()
-        done = subprocess.run(words, cwd=environments.ROOT, env=variables, capture_output=True)
-        seconds.append(time.monotonic() - started)
-        if done.returncode:
-            sys.exit(f"error: {' '.join(words)}:\n{done.stderr.decode()[-3000:]}")
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                words, cwd=environments.ROOT, env=variables, stdout=subprocess.DEVNULL, stderr=said
+            )
+            ended = threading.Event()
+            watching = pool.submit(_peak, process.pid, ended)
+            _, status, usage = os.wait4(process.pid, 0)
+            ended.set()
+            seconds.append(time.monotonic() - started)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                said.seek(0)
+                sys.exit(f"error: {' '.join(words)}:\n{said.read().decode()[-3000:]}")
+        cpu.append(usage.ru_utime + usage.ru_stime)
+        peaks.append(watching.result())
         if output is not None:
             shutil.rmtree(output)
     middle, least, most = (f(seconds[1:]) for f in (statistics.median, min, max))
-    print(f"| {name} | {middle:.2f} | {least:.2f}-{most:.2f} |", flush=True)
+    used, peak = statistics.median(cpu[1:]), max(peaks[1:])
+    print(
+        f"| {name} | {middle:.2f} | {least:.2f}-{most:.2f} | {used:.2f} | {peak:.0f} |", flush=True
+    )
+
+
+def _peak(pid: int, ended: threading.Event) -> float:
+    """Returns the largest sum of the memory of the processes of a command, in MiB."""
+    peak = 0.0
+    while not ended.wait(0.05):
+        peak = max(peak, encoding.memory(encoding.tree(pid)))
+    return peak
 
 
 def commands() -> list[str]:
@@ -82,7 +110,7 @@ def main() -> None:
         text = folder / "text.txt"
         preprocess.write_text(options.text, text, options.megabytes)
         write_model(folder / "tokenizer", folder / "model")
-        print("| command | seconds | range |\n|---|---:|---:|")
+        print("| command | seconds | range | CPU s | MiB |\n|---|---:|---:|---:|---:|")
         for module in commands():
             words = [sys.executable, "-m", module, "--help"]
             timed(f"{module} --help", words, options.rounds)
@@ -94,8 +122,10 @@ def main() -> None:
         ]  # fmt: skip
         what = f"build_shards, {options.megabytes:g} MB, {options.workers} workers"
         timed(what, build, options.rounds, folder / "shards")
-        code = ENCODE.format(folder=folder / "model")
-        timed("official.load, encode (BERT base)", [sys.executable, "-c", code], options.rounds)
+        for runtime, how in RUNTIMES.items():
+            code = ENCODE.format(folder=folder / "model", how=how)
+            name = f"official.load, encode (BERT base{runtime})"
+            timed(name, [sys.executable, "-c", code], options.rounds)
 
 
 if __name__ == "__main__":

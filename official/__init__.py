@@ -19,7 +19,7 @@ if typing.TYPE_CHECKING:
     from official.fine_tuning import finetune, finetune_pairs, finetune_questions, finetune_tags
     from official.keras_layers.text import keras_encoder
     from official.serving.export.exports import export
-    from official.serving.loaded_model import load
+    from official.serving.loading import load
     from official.training.run import train
     from official.utils.errors import UserError
 
@@ -50,7 +50,7 @@ _MODULES = {
     "finetune_questions": "official.fine_tuning",
     "finetune_tags": "official.fine_tuning",
     "keras_encoder": "official.keras_layers.text",
-    "load": "official.serving.loaded_model",
+    "load": "official.serving.loading",
     "predict": "official.evaluation.run",
     "train": "official.training.run",
 }

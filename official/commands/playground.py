@@ -11,7 +11,6 @@ nothing is sent there.
 
 from absl import flags
 
-import official
 from official.utils import command_line, errors, paths, progress
 from official.web import MAX_BYTES
 
@@ -45,13 +44,14 @@ def main(argv: list[str]) -> None:
     del argv
     errors.require(FLAGS, *_REQUIRED)
     folders = paths.split_folders(FLAGS.model_dir)
+    from official.serving import loaded_model
     from official.web import server
 
     with server.listen(FLAGS.port) as listener:
         models = {}
         for folder in folders:
             progress.say(f"loading {folder}")
-            models[folder] = official.load(folder, FLAGS.checkpoint)
+            models[folder] = loaded_model.load(folder, FLAGS.checkpoint)
         host, port = listener.getsockname()
         print(f"http://{host}:{port} (Ctrl-C ends)", flush=True)
         app = server.make_app(models, FLAGS.max_bytes)

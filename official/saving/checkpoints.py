@@ -195,6 +195,15 @@ def load_state(path: str | os.PathLike) -> dict[str, Any]:
     return state
 
 
+def digest(model_dir: str | os.PathLike, which: str = "best") -> str:
+    """Returns the SHA-256 of the file of variables that `find` finds, as its `state.json` has it.
+
+    Raises:
+      UserError: as in `find` and `load_state`.
+    """
+    return load_state(find(model_dir, which))["sha256"]
+
+
 def load(model_dir: str | os.PathLike, which: str = "best", optimizer: bool = False) -> Checkpoint:
     """Reads a checkpoint. `last` means the newest one that is intact.
 

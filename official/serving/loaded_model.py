@@ -396,27 +396,7 @@ def load(
     precision: str = "float32",
     runtime: str = "tensorflow",
 ) -> LoadedModel:
-    """Loads a model folder.
-
-    Example:
-    ```python
-    vectors = official.load("run/pretrained").encode(["raw text"])
-    ```
-
-    Args:
-      model_dir: a model folder of a training run or of `official.convert`; or a folder of
-        transformers or sentence-transformers, which is converted in memory each time.
-      checkpoint: `best` (the last one if there was no evaluation), `last`, a step or a path.
-      precision: `float32`, `bfloat16` or `int8`, as an export computes
-        (`official.serving.compute.precision`). For `float32` the process computes without TF32.
-      runtime: `litert` computes vectors (`encode`, `tokens`, `search`, `for_mteb`) with LiteRT, on
-        CPUs alone, in float32 or int8, and everything else in float32 with TensorFlow. It is
-        converted when it is first used, which takes seconds.
-
-    Raises:
-      UserError: it is not a model folder, or its parts do not belong together; `precision` or
-        `runtime` is none of these, or not supported for the model.
-    """
+    """Loads a model folder by TensorFlow; arguments and errors are those of `official.load`."""
     for name, value, known in (
         ("precision", precision, PRECISIONS),
         ("runtime", runtime, RUNTIMES),

@@ -1,7 +1,8 @@
 """Exports a model folder for LiteRT, a small runtime that needs no TensorFlow.
 
 The model has the signature `tokens` of a SavedModel, an encoder without a head also `embed_tokens`,
-and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it. With int8 the converter stores
+and a masked LM `fill_mask_tokens`. Its tokenizer lies beside it, and of an encoder what
+`official.load` needs to compute vectors of texts without TensorFlow. With int8 the converter stores
 each matrix as integers of 8 bits: of an affine map with a scale for each output channel, of the
 token table with one scale. The runtime rounds each row of the activations by itself, so the result
 for a row does not depend on other rows.
@@ -10,37 +11,34 @@ A `Function` is converted and run here: `--runtime=litert`.
 """
 
 import os
-import queue
 import re
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent import futures
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from official.modeling.layers import kernels
+from official.saving import text_vectors
 from official.serving.compute.length_groups import FIELDS
 from official.serving.export import int8_loss, saved_model
+from official.serving.light import writing
+from official.serving.light.folder import PRECISIONS
+from official.serving.light.runs import Runs
 from official.serving.signatures.inputs import TOKENS, ServingContext, Signature
 from official.serving.signatures.texts import EMBED_TOKENS
 from official.utils import atomic
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 
 FILE = "model.tflite"
 TOKENIZER = "tokenizer"
-PRECISIONS = ("float32", "int8")
-# A batch of more tokens leaves the caches of a core, and takes longer for each of them.
-POSITIONS = 512
-_NAME = "batch"
+SIGNATURE = "batch"  # of a `Function`
 _COMPARED = ("tokens", EMBED_TOKENS)  # in int8 and in float32
 _filters = threading.Lock()  # of warnings, which all threads share
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def export(
@@ -75,7 +73,20 @@ def export(
         content = converted(server, kept, precision, "format")
         moved = share_moved(context, kept, content, precision)
         (folder / FILE).write_bytes(content)
+        if EMBED_TOKENS in kept:
+            _write_light(folder, context)
     return context.max_length, moved
+
+
+def _write_light(folder: AnyPath, context: ServingContext) -> None:
+    """Writes what `official.load` needs to compute the vectors of texts without TensorFlow."""
+    settings, encoder = context.embedding, context.config.encoder
+    size = text_vectors.size(encoder, settings, text_vectors.head_of_texts(context.model))
+    writing.write(
+        folder, context.tokenizer, encoder.text_layout, settings,
+        settings.max_length or context.max_length, size, EMBED_TOKENS,
+        {field: name for name, field in TOKENS.items()}, int8_loss.TEXTS,
+    )  # fmt: skip
 
 
 def share_moved(
@@ -112,7 +123,10 @@ def check(precision: str) -> None:
 class Function:
     """A function of a batch of ids that LiteRT computes. Several threads may call it at a time.
 
-    Cores compute batches of their own faster than they share one: each call has one thread.
+    Each call has one thread; see `Runs`.
+
+    Attributes:
+      content: the file of LiteRT, with the signature `SIGNATURE`.
     """
 
     def __init__(
@@ -139,22 +153,12 @@ class Function:
             input_signature=specs,
             autograph=False,
         )
-        self._content = converted(server, {_NAME: signature}, precision, "runtime")
-        self._idle: queue.SimpleQueue[Callable] = queue.SimpleQueue()
+        self.content = converted(server, {SIGNATURE: signature}, precision, "runtime")
+        self._run = Runs(lambda: _interpreter(self.content).get_signature_runner(SIGNATURE))
 
     def __call__(self, batch: Mapping[str, tf.Tensor]) -> dict[str, np.ndarray]:
         """Computes the outputs of a batch."""
-        try:
-            run = self._idle.get_nowait()
-        except queue.Empty:
-            run = self._runner()
-        outputs = run(**{name: np.asarray(batch[name]) for name in FIELDS})
-        self._idle.put(run)
-        return outputs
-
-    def _runner(self) -> Callable[..., dict[str, np.ndarray]]:
-        """Returns what computes one batch at a time."""
-        return _interpreter(self._content).get_signature_runner(_NAME)
+        return self._run(**{name: np.asarray(batch[name]) for name in FIELDS})
 
 
 def _interpreter(content: bytes) -> tf.lite.Interpreter:
@@ -164,11 +168,9 @@ def _interpreter(content: bytes) -> tf.lite.Interpreter:
         return tf.lite.Interpreter(model_content=content, num_threads=1)
 
 
-def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yields `function(item)` for each item, in order, from as many threads as TensorFlow has."""
-    count = tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count()
-    with futures.ThreadPoolExecutor(count) as pool:
-        yield from pool.map(function, items)
+def num_threads() -> int:
+    """Returns the number of threads that compute batches: as many as TensorFlow has."""
+    return tf.config.threading.get_intra_op_parallelism_threads() or os.cpu_count() or 1
 
 
 def converted(server: tf.Module, signatures: dict[str, Any], precision: str, flag: str) -> bytes:

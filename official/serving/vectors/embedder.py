@@ -28,12 +28,15 @@ from official.modeling.objectives.sentence_embedding import Objective
 from official.saving import embedding_settings, named_arrays, served_model, text_vectors
 from official.saving.embedding_settings import EmbeddingSettings
 from official.saving.served_model import ServedModel
-from official.serving.compute import first_call, length_groups, sparse_reader
-from official.serving.export import litert
+from official.serving.compute import first_call, length_groups, length_order, sparse_reader
+from official.serving.export import int8_loss, litert
+from official.serving.light import runs
+from official.serving.light import writing as light_writing
 from official.tokenizers.pair_packing import num_specials, pack, pack_words
 from official.utils import atomic, given_texts, paths
 from official.utils.batched import batched
 from official.utils.errors import UserError
+from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
 # In place of the number of a layer: all of them; of ELMo, the mix of a head or the mean.
@@ -145,12 +148,13 @@ class Embedder:
         self.pool_factor = 1.0
         self._lite = lite
         self._graphs: dict[Hashable, Callable] = {}
+        self._lites: dict[Hashable, litert.Function] = {}
         # The most positions of a batch, and of its padding. A GPU takes large batches best.
         self._positions, self._padding = math.inf, math.inf
         # To start a batch of static vectors takes most of its time, so it has any number of texts.
         self._by_positions = lite is None and self.config.encoder.pools_texts
         if lite is not None:
-            self._positions = litert.POSITIONS
+            self._positions = runs.POSITIONS
         elif self._by_positions:
             self._positions = self._padding = STATIC_POSITIONS
         elif not tf.config.list_physical_devices("GPU"):
@@ -517,27 +521,21 @@ class Embedder:
             outputs = graph(values, lengths[rows], alone=alone)
             return rows, {name: np.asarray(value) for name, value in outputs.items()}
 
-        map_batches = map if self._lite is None else litert.in_threads
-        yield from map_batches(computed, self._groups(lengths, batch_size, max_length))
+        groups = self._groups(lengths, batch_size, max_length)
+        if self._lite is None:
+            yield from map(computed, groups)
+        else:
+            yield from runs.in_threads(computed, groups, litert.num_threads())
 
     def _groups(
         self, lengths: np.ndarray, batch_size: int, max_length: int
     ) -> Iterator[np.ndarray]:
         """Yields the indices of the texts of each batch, the shortest texts first."""
-        order = np.argsort(lengths, kind="stable")
         specials = num_specials(1, self.tokenizer, self._layout)
-        widths = np.minimum(lengths + specials, max_length)[order]
-        start = 0
-        while start < len(order):
-            end, real = start + 1, widths[start]
-            last = len(order) if self._by_positions else min(start + batch_size, len(order))
-            while end < last:
-                positions, real = (end + 1 - start) * widths[end], real + widths[end]
-                if positions > self._positions or positions - real > self._padding:
-                    break
-                end += 1
-            yield order[start:end]
-            start = end
+        most = None if self._by_positions else batch_size
+        return length_order.groups(
+            lengths + specials, max_length, most, self._positions, self._padding
+        )
 
     def _in_order(
         self, reader: StateReader, sequences: Sequence[np.ndarray], layer: int | str
@@ -588,8 +586,7 @@ class Embedder:
         With `settings` it returns the `vectors` of the texts instead; see `_vectors`.
         """
         layers = self._num_layers
-        pools = settings and (settings.pooling, settings.normalize, settings.size)
-        key = (layer, max_length, pools, skipped)
+        key = _key(layer, max_length, settings, skipped)
         head = text_vectors.head_of(self.model)
 
         def packed(tokens: tf.RaggedTensor) -> dict[str, tf.Tensor]:
@@ -613,6 +610,30 @@ class Embedder:
             return tensors if settings is None else self._vectors(tensors, settings, layer, skipped)
 
         return self._function(key, packed, computed)
+
+    def save_light(self, folder: AnyPath) -> str | None:
+        """Writes what computes the vectors of texts without TensorFlow; see `light.writing.write`.
+
+        The embedder computes by LiteRT.
+
+        Args:
+          folder: the folder, which exists.
+
+        Returns:
+          Why nothing was written, in words; None = it was.
+        """
+        if self.is_sparse or self.has_late:
+            return "it compares other vectors than those of texts"
+        layer, settings = self._number(self.default_layer), self.settings
+        max_length = settings.max_length or self.max_length
+        self._graph(layer, max_length, settings)
+        function = self._lites[_key(layer, max_length, settings, 0)]
+        (folder / litert.FILE).write_bytes(function.content)
+        (size,) = self.shape(layer, settings)
+        return light_writing.write(
+            folder, self.tokenizer, self._layout, settings, max_length, size, litert.SIGNATURE,
+            {name: name for name in length_groups.FIELDS}, int8_loss.TEXTS,
+        )  # fmt: skip
 
     def _function(
         self,
@@ -652,6 +673,7 @@ class Embedder:
         else:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
             function = litert.Function(computed, variables, self._lite)
+            self._lites[key] = function
             rows = tf.function(batch_of, input_signature=signature, autograph=False)
 
             def by_litert(
@@ -663,6 +685,14 @@ class Embedder:
 
             self._graphs[key] = by_litert
         return self._graphs[key]
+
+
+def _key(
+    layer: int | str, max_length: int, settings: EmbeddingSettings | None, skipped: int
+) -> Hashable:
+    """Returns what a graph of states, or with `settings` of vectors, depends on."""
+    pools = settings and (settings.pooling, settings.normalize, settings.size)
+    return layer, max_length, pools, skipped
 
 
 def chunks(texts: Iterable[str]) -> Iterator[list[str]]:

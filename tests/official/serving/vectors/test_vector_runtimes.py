@@ -11,6 +11,7 @@ import official
 from official.config.sentence_embedding import Projection
 from official.serving import vector_pieces
 from official.serving.export import litert, saved_model
+from official.serving.light import runs
 from official.serving.signatures.inputs import TOKENS
 from official.serving.vectors import embedder
 from official.serving.vectors.embedder import Embedder
@@ -55,7 +56,7 @@ def test_litert_gives_the_vectors(folder, texts, vectors):
     model, plain = official.load(folder, runtime="litert"), official.load(folder)
     found = model.encode(texts, normalize=True)
     np.testing.assert_allclose(found, vectors, rtol=0, atol=1e-5)
-    assert model.embedder.cut == sum(len(ids) > 14 for ids in model.tokenizer.encode(texts)) > 0
+    assert model.vectors.cut == sum(len(ids) > 14 for ids in model.tokenizer.encode(texts)) > 0
     settings = {"pooling": "max,first", "layer": 1, "max_length": 9}
     wanted = plain.encode(texts, **settings)
     np.testing.assert_allclose(model.encode(texts, **settings), wanted, rtol=0, atol=1e-5)
@@ -111,7 +112,7 @@ def test_other_precisions_of_tensorflow(folder, texts, vectors, tmp_path):
 
 
 def test_batches_of_litert_have_few_positions(folder, monkeypatch):
-    monkeypatch.setattr(litert, "POSITIONS", 40)
+    monkeypatch.setattr(runs, "POSITIONS", 40)
     lengths = np.array([3, 30, 1, 12, 2, 3, 14, 0])
     grouped = Embedder(official.load(folder)._source, "float32")._groups(lengths, 3, 16)
     groups = [rows.tolist() for rows in grouped]  # of 2, 3, 4; 5, 5; 14, 16; 16 positions a row
@@ -129,7 +130,7 @@ def test_threads(monkeypatch):
         together.wait()  # passes only if two items are in progress
         return -item
 
-    assert list(litert.in_threads(wait, range(6))) == [0, -1, -2, -3, -4, -5]
+    assert list(runs.in_threads(wait, range(6), litert.num_threads())) == [0, -1, -2, -3, -4, -5]
 
 
 @pytest.mark.slow

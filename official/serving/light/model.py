@@ -1,0 +1,144 @@
+"""A model of vectors that begins without TensorFlow: `official.load(DIR, runtime="litert")`."""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from official.evaluation.nearest_vectors import Best
+from official.saving import embedding_settings
+from official.saving.embedding_settings import PROMPTS
+from official.serving.light.embedder import LightEmbedder
+from official.utils import given_texts
+from official.utils.batched import batched
+from official.utils.errors import UserError
+from official.utils.progress import Progress, Report
+
+_BLOCK = 4096  # documents that are compared at a time
+_SMALLEST = 1e-12  # length by which a vector is divided
+
+
+class LightModel:
+    """Encodes and searches texts by LiteRT, with the settings of a model folder.
+
+    What needs more, such as another pooling or a head, is done by the model that TensorFlow loads
+    at that moment.
+
+    Attributes:
+      vectors: computes the vectors.
+      max_length: longer texts are cut to this number of tokens, special tokens included.
+    """
+
+    def __init__(self, embedder: LightEmbedder, load: Callable[[], Any] | None = None):
+        """Wraps an embedder.
+
+        Args:
+          embedder: computes the vectors.
+          load: loads the whole model, by TensorFlow; None = there are only the files for LiteRT.
+        """
+        self.vectors = embedder
+        self.max_length = embedder.max_length
+        self._load = load
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        if self._load is None:
+            raise UserError(
+                f"{self.vectors.folder}: an export for LiteRT has the vectors of texts by its own "
+                "settings alone: load the model folder for anything else"
+            )
+        return self._load()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._whole, name)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 32,
+        pooling: str | Sequence[str] | None = None,
+        *arguments: Any,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+        max_length: int | None = None,
+        report: Report | None = None,
+        **options: Any,
+    ) -> Any:
+        """Computes a vector for each text; see `LoadedModel.encode`.
+
+        Args:
+          texts: any number of texts.
+          batch_size: the number of texts in a batch.
+          pooling: with any value, as with the other arguments, TensorFlow loads the model.
+          *arguments: those of `LoadedModel.encode`.
+          normalize: whether a vector is divided by its length; None = as the folder has it.
+          prompt: the name of a prompt of the folder; None = its default prompt, if it has one.
+          max_length: the number of tokens in place of `max_length` of the model.
+          report: is called with lines of progress; None = there are none.
+          **options: those of `LoadedModel.encode`.
+
+        Returns:
+          float32 [number of texts, D], in the order of `texts`.
+
+        Raises:
+          UserError: as there.
+        """
+        own = self.vectors.settings.normalize
+        if pooling is not None or arguments or options or (own and normalize is False):
+            return self._whole.encode(
+                texts, batch_size, pooling, *arguments, normalize=normalize, prompt=prompt,
+                max_length=max_length, report=report, **options,
+            )  # fmt: skip
+        vectors = self.vectors.texts(texts, batch_size, prompt, max_length, report)
+        return _normalized(vectors) if normalize and not own else vectors
+
+    def search(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str] | None = None,
+        top_k: int = 10,
+        batch_size: int = 32,
+        sparse: bool | None = None,
+        report: Report | None = None,
+        *,
+        vectors: str | os.PathLike | None = None,
+        rescore: str | os.PathLike | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Finds the documents whose vectors are nearest to those of queries, exactly.
+
+        Arguments, results and errors are those of `LoadedModel.search`; with `vectors` or `sparse`
+        TensorFlow loads the model.
+        """
+        if documents is None or sparse or vectors is not None or rescore is not None:
+            return self._whole.search(
+                queries, documents, top_k, batch_size, sparse, report, vectors=vectors,
+                rescore=rescore,
+            )  # fmt: skip
+        given_texts.check_list(queries, "queries")
+        given_texts.check_list(documents, "documents")
+        if top_k < 1:
+            raise UserError(f"top_k: {top_k} is less than 1")
+        settings = self.vectors.settings
+        query, document = (embedding_settings.prompt_of(kind, settings) for kind in PROMPTS)
+        best = Best(self._compared(queries, query, batch_size), top_k, settings.similarity)
+        progress = Progress(len(documents), report, unit="documents")
+        for block in batched(documents, _BLOCK):
+            best.add(self._compared(block, document, batch_size))
+            progress(len(block))
+        return best.found
+
+    def _compared(self, texts: Sequence[str], prompt: str | None, batch_size: int) -> np.ndarray:
+        """Returns vectors as their similarity compares them: for cosines they are normalized."""
+        vectors = self.vectors.texts(texts, batch_size, prompt)
+        is_cosine = self.vectors.settings.similarity == "cosine"
+        return _normalized(vectors) if is_cosine else vectors
+
+
+def _normalized(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors of the length 1; one of zeros stays so."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, _SMALLEST)
