@@ -55,9 +55,10 @@ def trained(request, tmp_path_factory):
         folder / "shards", no_answers, tokenizer=byte_bpe() if tokenizer else None
     )
     recipe = {
-        "steps": 40, "batch_size": 8, "bucket_lengths": [24], "report_every": 20,
-        "optimizer": {"learning_rate": 5e-3},
+        "steps": 40, "batch_size": 8, "report_every": 20, "optimizer": {"learning_rate": 5e-3},
     }  # fmt: skip
+    if request.param != "bert":  # CI's case has the graphs of one length.
+        recipe["bucket_lengths"] = [24]
     raw = {
         "name": "answers",
         "encoder": encoder,

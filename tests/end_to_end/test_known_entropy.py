@@ -161,8 +161,11 @@ TRANSFORMER_XL = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder", "direction"),
-    [(TRANSFORMER, "forward"), (TRANSFORMER, "backward"), (TRANSFORMER_XL, "forward")],
-    ids=["forward", "backward", "transformer_xl"],
+    [
+        pytest.param(TRANSFORMER, "forward", id="forward"),
+        pytest.param(TRANSFORMER, "backward", id="backward", marks=pytest.mark.long),
+        pytest.param(TRANSFORMER_XL, "forward", id="transformer_xl"),
+    ],
 )
 def test_causal_lm_comes_within_three_percent_of_the_best_loss(encoder, direction):
     config = config_of(
