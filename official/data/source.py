@@ -351,9 +351,9 @@ class ShardDataset:
         share = batch_size // replicas
         if end_step is None:
             end_step = self.config.recipe.total_steps(self.num_examples)
-        rows = self._order.dataset(
-            batch_size, start_step, workers, worker, replicas_per_worker, end_step
-        )
+        # No function of it needs AutoGraph, which would convert them all at the start of a command.
+        order = tf.autograph.experimental.do_not_convert(self._order.dataset)
+        rows = order(batch_size, start_step, workers, worker, replicas_per_worker, end_step)
         if one_length:
             rows = rows.map(lambda rows: {n: rows[n] for n in rows if n != "length"})
         batches = rows.map(

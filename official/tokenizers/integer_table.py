@@ -5,7 +5,21 @@ Rows are numbered from 1. Collisions are resolved by linear probing.
 Shapes: K rows, C integers of a row.
 """
 
+import math
+import mmap
+
 import numpy as np
+from numpy.typing import DTypeLike
+
+
+def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+    """Like `np.zeros` of a large array, but memory is always allocated when it is written.
+
+    Where a program has freed a large array, malloc keeps it for the next one, and clears that.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    private = mmap.mmap(-1, size, access=mmap.ACCESS_COPY)  # A forked process has its own.
+    return np.frombuffer(private, dtype).reshape(shape)
 
 
 class IntegerTable:
@@ -24,9 +38,9 @@ class IntegerTable:
           places: the least number of slots for each row; there may be up to twice as many.
         """
         self.count = 0
-        self._rows = np.zeros((capacity + 1, columns), np.uint64)  # row 0 is unused
+        self._rows = zeros((capacity + 1, columns), np.uint64)  # row 0 is unused
         bits = (places * capacity - 1).bit_length()
-        self._places = np.zeros(1 << bits, np.int32)
+        self._places = zeros((1 << bits,), np.int32)
         self._shift = np.uint64(64 - bits)
         # Random odd factors, so that nobody can construct a text whose words have the same hash.
         factors = np.random.default_rng().integers(1 << 63, size=columns, dtype=np.uint64)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from official.tokenizers.integer_table import IntegerTable
+from official.tokenizers.integer_table import IntegerTable, zeros
 
 # The largest number of cached words; then the cache is emptied. It takes at most 64 MiB.
 MAX_WORDS = 1 << 19
@@ -87,7 +87,7 @@ class _Group:
     def __init__(self, columns: int, capacity: int):
         self._columns = columns
         self.table = IntegerTable(columns, capacity)
-        self.spans = np.zeros(capacity + 1, np.int64)
+        self.spans = zeros((capacity + 1,), np.int64)
 
     def find(self, integers: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> "_Found":
         """Looks up the words of this group among K words.
@@ -161,7 +161,7 @@ class WordIds:
     def _forget(self) -> None:
         self._groups = [_Group(columns, self._max_words) for columns in _COLUMNS]
         # The ids of cached words, followed by the ids of the long words of a block.
-        self._ids = np.zeros(self._max_words, np.int32)
+        self._ids = zeros((self._max_words,), np.int32)
         self._num_ids = 0
 
     def split(self, texts: Sequence[bytes]) -> tf.RaggedTensor:

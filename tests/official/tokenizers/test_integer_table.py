@@ -1,6 +1,9 @@
+import os
+
 import numpy as np
 import pytest
 
+from official.tokenizers import integer_table
 from official.tokenizers.integer_table import IntegerTable
 
 
@@ -58,3 +61,16 @@ def test_no_rows():
     assert table.find(np.zeros((1, 4), np.uint64)).tolist() == [0]
     table.add(np.zeros((0, 4), np.uint64))
     assert table.count == 0
+
+
+def test_arrays_of_zeros_are_of_one_process_and_are_not_used_again():
+    array = integer_table.zeros((3, 2), np.uint64)
+    assert array.dtype == np.uint64 and array.tolist() == [[0, 0]] * 3
+    if (child := os.fork()) == 0:
+        array[:] = 7
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert array.tolist() == [[0, 0]] * 3
+    array[:] = 5
+    del array
+    assert integer_table.zeros((3, 2), np.uint64).tolist() == [[0, 0]] * 3
