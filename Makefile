@@ -152,7 +152,11 @@ parity-node: .venv/.ready .parity/node/node_modules
 parity-mteb: .venv/.ready .parity/mteb/.ready
 	$(PY) -m pytest tests/parity/test_mteb_parity.py
 
-buckets: .venv/.ready .parity/buckets/.ready
+# A server of Azure's blobs, of 0.2 GB, which Node runs.
+.parity/buckets/node_modules: .parity/buckets/.ready
+	npm install --ignore-scripts --prefix .parity/buckets azurite@3.35.0
+
+buckets: .venv/.ready .parity/buckets/.ready .parity/buckets/node_modules
 	GARDEN_PARITY=required $(PY) -m pytest tests/end_to_end/test_bucket_runs.py
 
 bench: .venv/.ready .parity/hf/.ready .parity/tfm/.ready .parity/tokenizers/.ready \

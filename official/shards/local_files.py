@@ -47,7 +47,7 @@ def records(files: Sequence[str]) -> tf.data.Dataset:
 
 def problem(error: tf.errors.OpError) -> str | None:
     """Returns why a file cannot be fetched, in words; None if the error has another reason."""
-    found = re.search(r"UserError: (\S+://.*)", error.message)
+    found = re.search(r"UserError: (.*)", error.message)
     return found[1] if found else None
 
 

@@ -148,7 +148,9 @@ class Bucket:
     def GFile(self, uri: str, mode: str) -> "_Reading":
         """Opens a file for reading."""
         assert mode == "rb"
-        return _Reading(self._fs, self._path(uri))
+        # That of Hadoop refuses ranges from byte 0 on without this.
+        options = {"seekable": True} if self._scheme.renames else {}
+        return _Reading(self._fs, self._path(uri), options)
 
     def put(self, uri: str, source: BinaryIO) -> int:
         """Writes a file with the bytes of a stream, from its beginning; returns their number."""
@@ -177,8 +179,8 @@ class Bucket:
 class _Reading:
     """A file that is read, in blocks of which one is kept."""
 
-    def __init__(self, fs: Any, path: str):
-        self._fs, self._path = fs, path
+    def __init__(self, fs: Any, path: str, options: dict[str, Any]):
+        self._fs, self._path, self._options = fs, path, options
         found = fs.info(path)
         if found["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -197,7 +199,7 @@ class _Reading:
             end = min(position + max(size, _BLOCK), self._size)
             if position >= end:
                 return b""
-            block = self._fs.cat_file(self._path, start=position, end=end)
+            block = self._fs.cat_file(self._path, start=position, end=end, **self._options)
             if len(block) != end - position:
                 raise OSError(f"{len(block):,} of {end - position:,} bytes came")
             self._begin, self._block = position, block

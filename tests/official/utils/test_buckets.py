@@ -162,6 +162,34 @@ def test_an_error_names_the_path_and_no_signature(root, monkeypatch):
     monkeypatch.undo()
 
 
+def test_a_file_system_with_folders_and_renaming(monkeypatch, tmp_path):
+    """What `hdfs://` is opened by, before a local folder; no HDFS is at hand."""
+    arrow = pytest.importorskip("pyarrow.fs")
+    from fsspec.implementations.arrow import ArrowFSWrapper
+
+    local = arrow.SubTreeFileSystem(str(tmp_path), arrow.LocalFileSystem())
+    monkeypatch.setattr(buckets, "_connected", lambda *_: ArrowFSWrapper(local))
+    root = paths.path("hdfs://host:9000/root")
+    for content in ("old", "new"):
+        (root / "sub" / "file").write_text(content)
+        assert (root / "sub" / "file").read_text() == content
+    assert (tmp_path / "root/sub/file").read_text() == "new" and (root / "sub").is_dir()
+    (root / "empty").mkdir()
+    assert [p.name for p in root.iterdir()] == ["empty", "sub"] and (root / "empty").is_dir()
+    assert [str(p) for p in root.rglob("f*")] == ["hdfs://host:9000/root/sub/file"]
+    assert (root / "sub" / "file").stat().st_size == 3
+    assert (root / "sub" / "file").stat().st_mtime > 1.7e9
+    (root / "sub" / "file").rename(root / "other")
+    (root / "other").unlink()
+    with pytest.raises(FileNotFoundError):
+        (root / "other").unlink()
+    with atomic.folder(root / "a", "last") as folder:
+        (folder / "last").write_text("x")
+    assert [p.name for p in (root / "a").iterdir()] == ["last"]
+    paths.remove_tree(root)
+    assert not root.exists() and not list(tmp_path.iterdir())
+
+
 def test_tensorflow_opens_the_others():
     names = ("s3", "gcs", "az", "abfs", "abfss", "hdfs", "hf", "memory")
     assert all(gfile.by_fsspec(f"{name}://a/b") for name in names)
