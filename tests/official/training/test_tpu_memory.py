@@ -127,3 +127,26 @@ def test_a_batch_is_divided_among_the_cores(run_of, compiler):
     config, data = run_of
     with pytest.raises(UserError, match="a batch of 18 cannot be shared by 4 replicas"):
         [*run.estimate_tpu_memory(small.replace(config, batch_size=18), data, "v5e:2x2")]
+
+
+def test_the_largest_batch_of_a_run(run_of, compiler, monkeypatch):
+    config, data = run_of
+    most = 44  # rows a core
+
+    def compile_program(program, slice_, log):
+        with open(program, encoding="utf-8") as file:
+            rows = int(file.read()) // slice_.cores
+        compiler.append(rows)
+        return Program(temporaries=rows) if rows <= most else Program(refused=100 + rows)
+
+    monkeypatch.setattr(tpu_compiler, "compile_program", compile_program)
+    monkeypatch.setattr(
+        tpu_memory, "_lowered", lambda config, *_: str(config.recipe.batch_size).encode()
+    )
+    for _ in range(2):
+        [(_, found)] = run.estimate_tpu_memory(config, data, "v5e:2x2", find_batch=True)
+        assert found.lines()[-1] == "largest batch: 160 (40 rows a core; 48 do not fit)"
+    assert len(compiler) == len(set(compiler))  # The second search finds all in the cache.
+    most = 0
+    with pytest.raises(UserError, match="tiny: not even one row a core of v5e:1x1 fits, 0.00 GiB"):
+        [*run.estimate_tpu_memory(config, data, "v5e:1x1", find_batch=True)]
