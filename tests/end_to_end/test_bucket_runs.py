@@ -24,6 +24,7 @@ SAVED_MODEL = ("saved_model.pb", "variables/variables.index")
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """A folder with a text, a tokenizer, a config, and the shards and run that are made of them."""
+    bucket_servers.program("moto_server")  # skips before anything is made
     folder = tmp_path_factory.mktemp("local")
     text = "\n\n".join("\n".join(document) for document in small.documents(120))
     (folder / "text.txt").write_text(text + "\n")
