@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help lock demo study-quick test test-slow test-ci test-all coverage lint imports types torture parity parity-mteb parity-node buckets parity-environments \
+.PHONY: help lock demo study-quick test test-slow test-all coverage lint imports types torture parity parity-mteb parity-node buckets parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -27,7 +27,6 @@ help:
 	@echo "make study-quick  two variants of a pretraining and a verdict on a claim (minutes)"
 	@echo "make test         the tests of a few seconds each (minutes)"
 	@echo "make test-slow    the others of up to six seconds each, which CI runs too"
-	@echo "make test-ci      both of them in one run"
 	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
@@ -83,10 +82,6 @@ test: .venv/.ready
 
 test-slow: .venv/.ready
 	$(PYTEST) --durations=60 --durations-min=5 -m "slow and not long" tests --ignore=tests/parity
-
-# Each run imports TensorFlow and all tests in each process, which takes a minute.
-test-ci: .venv/.ready
-	$(PYTEST) --durations=60 --durations-min=5 -m "not long" tests --ignore=tests/parity
 
 # A process keeps the code of XLA until its end: some gigabytes for the tests that compile much.
 test-all: .venv/.ready
