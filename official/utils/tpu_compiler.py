@@ -139,7 +139,8 @@ def _answer_of(topology: str, log: str, *words: str) -> dict[str, Any]:
     version()
     with tempfile.TemporaryDirectory() as folder:
         output, noise = (os.path.join(folder, name) for name in ("answer", "noise"))
-        command = [sys.executable, "-m", __name__, output, topology, *words]
+        program = f"from {__name__} import main; main()"
+        command = [sys.executable, "-c", program, output, topology, *words]
         with open(noise, "wb") as file:
             environment = {**os.environ, **_ENVIRONMENT}
             done = subprocess.run(command, stdout=file, stderr=file, env=environment, check=False)
@@ -346,12 +347,9 @@ def _limit(compiler: _Compiler) -> int:
     raise _Refused(f"libtpu {version()} compiles a program that fits on no chip: {_GET}")
 
 
-def _main() -> None:
+def main() -> None:
+    """Writes an answer to a file: the work of the other process."""
     output, *words = sys.argv[1:]
     answer = _answer(*words)
     with atomic.file(output) as file:
         json.dump(answer, file)
-
-
-if __name__ == "__main__":
-    _main()

@@ -37,7 +37,8 @@ def test_the_help_of_each_command_has_its_own_flags_alone():
     assert "length_penalty" in own["generate"] and "length_penalty" not in own["train"]
     assert own["fill-mask"] == {"model_dir", "texts", "output", "top_k", "target", "checkpoint"}
     assert {"port", "host", "key_file"} < own.pop("serve")
-    assert own.pop("memory") == {"config", "data", "init", "override"}
+    of_tpus = {"topology", "find_batch"}
+    assert own.pop("memory") == {"config", "data", "init", "override"} | of_tpus
     for name, flags_of in own.items():
         mode = main_command.MODES[MODES.get(name, name)]
         assert flags_of - {"evaluate"} == {flag.name for flag in mode.flags}
