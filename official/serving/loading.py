@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING, Union
 
 from official.saving import checkpoints
+from official.serving import RUNTIMES
 from official.serving.light import folder as light
 from official.serving.light.embedder import LightEmbedder
 from official.serving.light.folder import PRECISIONS
@@ -52,10 +53,16 @@ def load(
 
     Raises:
       UserError: it is not a model folder, or its parts do not belong together; `precision` or
-        `runtime` is none of these, or not supported for the model.
+        `runtime` is none of these, or not supported for the model; an export is given a checkpoint
+        or a precision.
     """
     path = paths.path(model_dir)
     if light.is_light(path):
+        if (checkpoint, precision) != ("best", "float32") or runtime not in RUNTIMES:
+            raise UserError(
+                f"{path} is an export for LiteRT, which has its own weights and precision: leave "
+                "checkpoint, precision and runtime out"
+            )
         return LightModel(LightEmbedder(path))
     whole = functools.partial(_whole, model_dir, checkpoint, precision, runtime)
     keeps = not paths.is_remote(path) and (path / _CONFIG).exists()

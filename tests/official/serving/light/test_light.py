@@ -101,6 +101,9 @@ def test_an_export_is_loaded_without_the_model_folder(folder, tmp_path, monkeypa
     for call in (lambda: light.classify(TEXTS), lambda: light.encode(TEXTS, pooling="max")):
         with pytest.raises(UserError, match="lite: an export for LiteRT has the vectors of t"):
             call()
+    for options in ({"precision": "int8"}, {"checkpoint": "last"}, {"runtime": "onnx"}):
+        with pytest.raises(UserError, match="is an export for LiteRT, which has its own weights"):
+            official.load(tmp_path / "lite", **options)
     monkeypatch.setattr(files, "missing_packages", lambda: ["tokenizers"])
     with pytest.raises(UserError, match="LiteRT needs tokenizers: pip install ai-edge-litert tok"):
         official.load(tmp_path / "lite")
