@@ -26,7 +26,7 @@ help:
 	@echo "make demo         raw text to a SavedModel that answers, with a table at the end (minutes)"
 	@echo "make study-quick  two variants of a pretraining and a verdict on a claim (minutes)"
 	@echo "make test         the tests of a few seconds each (minutes)"
-	@echo "make test-slow    the others of up to six seconds each, which CI runs too"
+	@echo "make test-slow    the others of up to four seconds each, which CI runs too"
 	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
 	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"

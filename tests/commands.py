@@ -25,8 +25,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 def start_server() -> None:
     """Starts the server that imports TensorFlow; returns at once."""
-    preload = ["tensorflow", "tensorflow_text", "keras", "tests.op_stacks"]
-    CONTEXT.set_forkserver_preload(preload)
+    CONTEXT.set_forkserver_preload(["tensorflow", "tensorflow_text", "keras"])
     forkserver.ensure_running()
 
 

@@ -23,7 +23,7 @@ from tensorflow.python.distribute import distribute_lib, tpu_strategy  # isort: 
 
 from official.distribution import numerics, strategies
 from official.utils import paths
-from tests import commands, op_stacks  # noqa: F401
+from tests import commands
 
 # A shell ignores SIGINT for what it starts in the background, and some tests interrupt a build.
 signal.signal(signal.SIGINT, signal.default_int_handler)

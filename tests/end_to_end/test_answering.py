@@ -151,6 +151,7 @@ def test_answers_are_slices_and_figures_those_of_the_files(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_served_answers_are_those_of_prediction(trained, tmp_path):
     saved = tmp_path / "saved"
     assert saved_model.export(trained["model_dir"], saved, "last") == ("answer", 32)

@@ -56,6 +56,7 @@ def test_a_run_goes_on_to_the_same_weights_and_metrics(earlier, name):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_stored_weights_predict_and_answer_alike(tmp_path):
     folder = EARLIER / "task"
     model, predictions = folder / "model", tmp_path / "predictions.tsv"

@@ -109,6 +109,7 @@ def test_the_best_checkpoint_is_that_of_a_search(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_texts_alone_are_learned(folder):
     """SimCSE without labels; a run cannot be measured by texts alone."""
     embedding_tasks.shards(folder / "alone", embedding_tasks.ALONE, train=90)

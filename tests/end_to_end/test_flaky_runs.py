@@ -149,6 +149,8 @@ def test_two_workers_on_a_failing_file_system(place):
     assert_same_run(place, "workers", tolerance=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_conversion_is_refused_and_made_again(folder):
     environment = flaky.environment(folder, every=31, late=3)
     options = ["official.convert", "--source=hf", f"--input={GOLDEN}", "--output=flaky://converted"]

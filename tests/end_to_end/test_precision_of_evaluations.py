@@ -98,6 +98,7 @@ def test_a_run_and_an_evaluation_have_the_same_figures(kind, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_memory_is_evaluated_in_float32(tmp_path):
     config = small.config(
         **systems.TRANSFORMER_XL, recipe__precision="mixed_bfloat16", recipe__steps=3

@@ -174,6 +174,8 @@ def test_shards_of_a_task(task, tmp_path, capsys):
         inspect_shards.verify(task / "none")
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_predictions_and_answers(task, tmp_path):
     local_copy(task / "model", tmp_path / "model")
     local_copy(task / "shards", tmp_path / "shards")

@@ -278,6 +278,7 @@ def test_filters(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_command_line(tmp_path, text):
     def run(*arguments, seed):
         return subprocess.run(

@@ -42,6 +42,7 @@ def test_commands_start_without_tensorflow(command):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_build_loads_no_network_in_any_process(tmp_path):
     lines = [f"{' '.join(small.WORDS[i : i + 6])}." for i in range(0, 60, 6)]
     (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for _ in range(40)))

@@ -247,6 +247,7 @@ def test_a_larger_tokenizer_includes_the_smaller_one(kind, spiece_model):  # noq
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_init_with_a_larger_vocabulary(tmp_path):
     """Pieces keep their rows under other ids; a new one has the mean of those that spell it."""
     old = tokenizers.load(small.tokenizer_folder(tmp_path / "old"))

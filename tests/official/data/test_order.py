@@ -165,6 +165,7 @@ def test_two_iterators_of_a_data_set_do_not_disturb_one_another(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_process_ends_in_the_middle_of_an_epoch(tmp_path):
     files = write(tmp_path, [4000])
     code = f"""

@@ -86,6 +86,7 @@ def test_each_row_goes_on_for_any_replicas_and_workers(folder, workers, replicas
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_resumed_reader_goes_on(folder):
     source = data.ShardDataset(folder, config(reuse_length=REUSE, backward=True), training=True)
     steps = source.num_examples // 4

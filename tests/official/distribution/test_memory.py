@@ -265,6 +265,7 @@ def test_a_memory_as_long_as_the_text_makes_one_text_of_the_rows(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_evaluation_with_a_longer_memory_than_in_training(tmp_path):
     """Loss with memory N = over the whole text, each row of 16 with N tokens before it in sight."""
     documents, words = marked(LENGTHS)

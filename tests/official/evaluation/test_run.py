@@ -196,6 +196,7 @@ def predict_mirrored(output):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_mirrored_replicas_write_the_same_rows(tmp_path):
     # In a process of its own: devices are made before TensorFlow starts.
     code = (

@@ -341,6 +341,7 @@ def test_an_export(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_tasks_and_pairs(tmp_path):
     model = models.head("tasks", tmp_path)
     with served(model) as client:

@@ -259,6 +259,7 @@ def test_entities_in_a_graph():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_wrong_inputs(tmp_path):
     loaded = model(tmp_path)
     assert loaded.tag([]) == [] and loaded.tag([""]) == [[]] and loaded.tag([[]]) == [[]]

@@ -230,6 +230,7 @@ for extra in flags:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_memory_of_a_text_of_many_tokens_is_linear():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=False

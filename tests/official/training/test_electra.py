@@ -164,6 +164,7 @@ def written_out(model, batches, decoupled):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_decoupled_updates_are_those_of_two_optimizers(shards, tmp_path):
     """Three steps in float64, in two parts each; then one whose discriminator is not finite."""
     generator = {"type": "generator", "size": 1.0, "sharing": "gdes"}
@@ -207,6 +208,7 @@ def test_decoupled_updates_are_those_of_two_optimizers(shards, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_disentangled_sharing_trains_two_tables_and_leaves_one(shards, tmp_path):
     gdes = {"type": "generator", "size": 1.0, "sharing": "gdes", "decoupled": True}
     head = {"type": "replaced_tokens", "form": "deberta"}
@@ -303,6 +305,7 @@ def test_each_variant_learns_the_same_on_two_replicas(objectives, shards, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_stages(shards, tmp_path):
     """The generator alone; then the encoder, from the same weights, against it frozen."""
     first = electra(objectives=[{"type": "masked_lm"}])

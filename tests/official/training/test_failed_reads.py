@@ -83,6 +83,8 @@ def test_training_goes_on_from_its_last_checkpoint(tmp_path, pauses, monkeypatch
     assert len(batches) > 9
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_training_gives_up_without_a_new_checkpoint(tmp_path, pauses, monkeypatch):
     shards = small.shard_folder(tmp_path / "shards", small.config())
 

@@ -159,6 +159,7 @@ def test_replicas_and_accumulation_change_nothing(shards, tmp_path, mirrored, le
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_head_with_a_mix_predicts_and_is_served(shards, tmp_path):
     settings = config({"norm": "token"})
     source = ShardDataset(shards, settings, "train", training=True)

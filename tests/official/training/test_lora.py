@@ -112,6 +112,7 @@ def test_a_run_starts_from_plain_weights_and_goes_on_exactly(place):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_everything_after_training_has_plain_weights(place, tmp_path):
     """The merged model answers as the one that was trained: in memory, served, converted."""
     folder = place / "model"

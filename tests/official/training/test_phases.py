@@ -52,6 +52,7 @@ def assert_alike(actual, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_phases_without_changes_are_one_run_bit_for_bit(shards, tmp_path):
     whole, _ = train([], shards[0], tmp_path / "whole")
     halves, said = train(HALVES, shards[0], tmp_path / "halves")

@@ -28,6 +28,7 @@ def processor(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_processor_decides_and_a_run_that_goes_on_keeps_it(tmp_path, processor, capsys):
     config = small.config(recipe__steps=2)
     shards = small.shard_folder(tmp_path / "shards", config)

@@ -118,6 +118,7 @@ def test_rows_steps_and_seeds_draw_different_dropout():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_sigterm_stops_goes_on_to_the_same_weights(shards, tmp_path, whole, capsys):
     training = trainer(whole.config, shards, tmp_path)
     seconds = []

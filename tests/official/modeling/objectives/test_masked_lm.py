@@ -238,6 +238,7 @@ def test_masked_lm_behind_a_generator_reads_draws_in_place_of_masks():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_step_with_masked_lm_behind_a_generator_compiles():
     model = make(THIRD, MaskedLMConfig(), dtype="float32")
 

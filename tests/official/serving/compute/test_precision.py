@@ -130,6 +130,7 @@ def test_int8_makes_no_table_in_float32_that_is_only_looked_up(saved):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_bfloat16_stores_the_encoder_in_half_the_size_and_answers_nearly_the_same(
     classifier, saved
 ):

@@ -203,6 +203,7 @@ def test_greedy_search_is_that_of_transformers(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @BOTH
 def test_texts_are_the_prompts_and_what_comes_after_or_before(generator):
     texts = generator.texts(PROMPTS, DRAWN)
@@ -316,6 +317,7 @@ def test_without_settings_new_tokens_are_half_of_the_positions(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line(tmp_path):
     folder = make(tmp_path / "model")
     expected = official.load(folder).generate(PROMPTS, max_new_tokens=6, top_k=9, seed=2)

@@ -80,6 +80,7 @@ def test_the_next_process_needs_no_tensorflow(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_needs_more_is_done_by_tensorflow(folder):
     plain, light = loaded_model.load(folder), official.load(folder, runtime="litert")
     for options in ({"pooling": "max"}, {"layer": 1}, {"normalize": False}):

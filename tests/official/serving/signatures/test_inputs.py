@@ -65,6 +65,7 @@ def test_what_the_model_garden_calls_them_gives_logits(tmp_path, kind):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_pairs_are_examples_with_two_texts(tmp_path):
     test_export.make(tmp_path / "model", "regression", pair=True)
     saved_model.export(tmp_path / "model", tmp_path / "saved")

@@ -208,6 +208,7 @@ def test_runs_are_fused_without_a_model(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_command(folder, tmp_path):
     (tmp_path / "queries.tsv").write_text("id\ttext\nq1\ta cat\nq2\tthe tree\n")
     with (tmp_path / "documents.jsonl").open("w") as stream:

@@ -231,6 +231,7 @@ def test_signatures(model):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_settings_of_the_folder_and_other_runtimes(model, tmp_path):
     folder, expected = model
     wanted = SparseVectors.of(expected, 4).dense()
@@ -298,6 +299,7 @@ def test_stored_vectors(model, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_commands(model, tmp_path):
     folder, expected = model
     loaded = official.load(folder)
