@@ -123,10 +123,10 @@ def train(
         data, initial = _task(folder), folder / "initial"
         if not initial.exists():
             demo = Run("smoke/bert_demo")
-            text = _shards(run, folder, demo.config)
+            text = shards(run, folder, demo.config)
             _train(demo, text, initial, environments.variables(), steps)
     else:
-        data = _shards(run, folder, run.config)
+        data = shards(run, folder, run.config)
     more = [f"--init={initial}", "--override=recipe.epochs=0"] if initial else []
     return _train(run, data, model_dir, environment, steps, *more)
 
@@ -168,8 +168,8 @@ def _tokenizer(name: str, folder: Path) -> Path:
     return output
 
 
-def _shards(run: Run, folder: Path, config: str) -> Path:
-    """Builds the shards of a pretraining."""
+def shards(run: Run, folder: Path, config: str) -> Path:
+    """Builds the shards of a pretraining, once for each name of a run; returns their folder."""
     output = folder / f"shards-{run.name.replace('/', '-').replace(' ', '-')}"
     phrases = folder / "phrases.txt"
     phrases.write_text("of the\n")

@@ -7,8 +7,11 @@ import tensorflow_text  # noqa: F401  (its ops are in the model)
 
 from official import config as configs
 from official import training
+from official.distribution import numerics
+from official.modeling import weight_counts
 from official.saving import checkpoints, metrics_log
 from official.serving.export import saved_model
+from official.training import run
 from tests import CONFIGS, commands, small, xla
 from tfrecords_tools.pretraining import builder
 from tfrecords_tools.pretraining.settings import Settings
@@ -61,6 +64,36 @@ def assert_serves(saved):
     assert numbers and all(np.isfinite(value).all() for value in numbers)
 
 
+def data_of(folder, name, shards):
+    """Builds the shards of a system; returns its config and them."""
+    kind, size, sentinels = SYSTEMS[name]
+    tokenizer = folder / f"{kind}-{sentinels}"
+    if not tokenizer.exists():
+        vocabulary.build(str(folder / "text.txt"), tokenizer, kind, size, sentinels=sentinels)
+    config = configs.load(CONFIGS / "smoke" / f"{name}.yaml", ["recipe.steps=2"])
+    phrases = folder / "phrases.txt" if name == "ernie" else None
+    settings = Settings.from_config(config, tokenizer, phrases=phrases)
+    builder.build(settings, str(folder / "text.txt"), shards, report=lambda line: None)
+    return config, shards
+
+
+@xla.NEEDS_LIBTPU
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.xla
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_compiler_of_tpus_takes_the_step(folder, tmp_path, monkeypatch, name):
+    """With the optimizer, for four cores of a TPU v5e, whose gradients are summed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config, shards = data_of(folder, name, tmp_path / "shards")
+    try:
+        [(resolved, found)] = run.estimate_tpu_memory(config, shards, "v5e:2x2")
+    finally:
+        numerics.set_precision("float32")
+    assert found.program.refused is None
+    assert found.program.arguments > 4 * weight_counts.count(resolved).total
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.xla
@@ -71,16 +104,9 @@ def test_from_text_to_a_trained_model(folder, tmp_path, monkeypatch, name):
     XLA takes the whole step of training, with the optimizer, as a TPU does.
     """
     modules = xla.lower_whole_steps(monkeypatch)
-    kind, size, sentinels = SYSTEMS[name]
-    tokenizer = folder / f"{kind}-{sentinels}"
-    if not tokenizer.exists():
-        vocabulary.build(str(folder / "text.txt"), tokenizer, kind, size, sentinels=sentinels)
-    config = configs.load(CONFIGS / "smoke" / f"{name}.yaml", ["recipe.steps=2"])
+    config, shards = data_of(folder, name, tmp_path / "shards")
     assert config.name == (name if name == "bert_demo" else f"smoke_{name}")
-    shards, model = tmp_path / "shards", tmp_path / "model"
-    phrases = folder / "phrases.txt" if name == "ernie" else None
-    settings = Settings.from_config(config, tokenizer, phrases=phrases)
-    builder.build(settings, str(folder / "text.txt"), shards, report=lambda line: None)
+    model = tmp_path / "model"
     training.train(config, shards, model, validation_data=[shards], report=lambda line: None)
     assert len(modules) == 1 and "ENTRY" in modules[0]
     splits = {read.split: read for read in metrics_log.read(model)}

@@ -13,6 +13,7 @@ from official import tasks, tokenizers, training
 from official.distribution import numerics
 from official.saving import checkpoints
 from official.tasks import text_to_text as forms
+from official.training import run
 from tests import choices, small, squads, xla
 from tfrecords_tools.tasks import builder as task_builder
 
@@ -120,32 +121,51 @@ def folders(tmp_path_factory):
     return give
 
 
+def raw_of(name, precision):
+    """The values of a config."""
+    _, objectives, recipe = KINDS[name]
+    return {
+        "name": "whole",
+        "encoder": DECODER if name == "text_to_text" else ENCODER,
+        "objectives": objectives,
+        "recipe": {"steps": 2, "batch_size": 4, "precision": precision, **recipe},
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.xla
 @pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 def test_xla_computes_the_same_weights(folders, tmp_path, monkeypatch, name):
-    data, objectives, recipe = KINDS[name]
-    raw = {
-        "name": "whole",
-        "encoder": DECODER if name == "text_to_text" else ENCODER,
-        "objectives": objectives,
-        "recipe": {"steps": 2, "batch_size": 4, "precision": "float64", **recipe},
-    }
+    raw, data = raw_of(name, "float64"), KINDS[name][0]
     runs = []
-    for run in ("plain", "compiled"):
-        if run == "compiled":
+    for form in ("plain", "compiled"):
+        if form == "compiled":
             xla.compile_whole_steps(monkeypatch)
         training.train(
             configs.from_dict(raw),
             [folders(each) for each in data.split()],
-            tmp_path / run,
+            tmp_path / form,
             evaluate=False,
             report=lambda line: None,
         )
-        runs.append(checkpoints.load_variables(tmp_path / run, "last", optimizer=True))
+        runs.append(checkpoints.load_variables(tmp_path / form, "last", optimizer=True))
     assert runs[0]["optimizer/gradient_norm"] > 0 and runs[0]["optimizer/iteration"] == 2
     assert runs[1].keys() == runs[0].keys()
     # Adafactor amplifies rounding, and the gradient of a bias before a softmax is rounding alone.
     for path, value in runs[0].items():
         assert np.abs(runs[1][path] - value).max() <= 1e-6 * np.abs(value).max() + 1e-10, path
+
+
+@xla.NEEDS_LIBTPU
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.long
+@pytest.mark.parametrize("name", KINDS)
+def test_the_compiler_of_tpus_takes_the_step(folders, tmp_path, monkeypatch, name):
+    """For four cores of a TPU v5e, whose gradients are summed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    config = configs.from_dict(raw_of(name, "mixed_bfloat16"))
+    data = [folders(each) for each in KINDS[name][0].split()]
+    [(_, found)] = run.estimate_tpu_memory(config, data, "v5e:2x2")
+    assert found.program.refused is None and found.program.arguments > 10_000
