@@ -33,7 +33,6 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 
 BLOCK = 1000
-_LEAST = 1e-12  # lower limit of a length, for vectors of zeros
 _OF_RANKS = {"accuracy": lambda ranks: ranks == 1, "mrr": lambda ranks: 1 / ranks}
 
 
@@ -191,8 +190,7 @@ def _compared(vectors: np.ndarray, kind: str) -> Vectors:
         return [text[text.any(axis=-1)] for text in vectors]
     if kind == "dot":
         return vectors
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.maximum(lengths, _LEAST)
+    return nearest_vectors.normalized(vectors)
 
 
 def _average_precision(scores: np.ndarray, found: np.ndarray) -> float:

@@ -13,8 +13,15 @@ from official.utils import blas
 
 # The kinds of similarity of the vectors of tokens, with `mean` of `max_sim`.
 OF_TOKENS = {"max_sim": False, "mean_max_sim": True}
+_SHORTEST = 1e-12  # the least length that a vector is divided by
 SCORES = 1 << 20  # scores that are computed at a time, 4 MB
 ROOM = 64  # documents that are held beside the kept ones, and as many as these
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors [..., D] divided by their lengths; one of zeros stays so."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, _SHORTEST)
 
 
 def similarity(queries: Vectors, documents: Vectors, kind: str) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict, override
 
+from official.evaluation import nearest_vectors
 from official.evaluation.sparse_vectors import SparseVectors
 from official.serving import zero_shot
 from official.serving.exported_model import ExportedModel
@@ -28,9 +29,6 @@ Model = LoadedModel | ExportedModel
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 Texts = Annotated[list[str], Field(description="Any number of texts.")]
 Task = Annotated[str | None, Field(description="The head, for a model of several tasks.")]
-
-
-_SHORTEST = np.float32(1e-12)  # no vector is divided by less
 
 
 class Operation(BaseModel):
@@ -140,8 +138,7 @@ class Embed(_Vectors):
             raise UserError(f"size: {size}, and the vectors of this model have {rows.shape[1]}")
         rows = rows[:, :size]
         if settings.normalize if self.normalize is None else self.normalize:
-            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-            rows = rows / np.maximum(lengths, _SHORTEST)
+            rows = nearest_vectors.normalized(rows)
         return rows
 
 

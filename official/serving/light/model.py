@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import Best
+from official.evaluation.nearest_vectors import Best, normalized
 from official.saving import embedding_settings
 from official.saving.embedding_settings import PROMPTS
 from official.serving.light.embedder import LightEmbedder
@@ -17,7 +17,6 @@ from official.utils.errors import UserError
 from official.utils.progress import Progress, Report
 
 _BLOCK = 4096  # documents that are compared at a time
-_SMALLEST = 1e-12  # length by which a vector is divided
 
 
 class LightModel:
@@ -94,7 +93,7 @@ class LightModel:
                 max_length=max_length, report=report, **options,
             )  # fmt: skip
         vectors = self.vectors.texts(texts, batch_size, prompt, max_length, report)
-        return _normalized(vectors) if normalize and not own else vectors
+        return normalized(vectors) if normalize and not own else vectors
 
     def search(
         self,
@@ -135,10 +134,4 @@ class LightModel:
         """Returns vectors as their similarity compares them: for cosines they are normalized."""
         vectors = self.vectors.texts(texts, batch_size, prompt)
         is_cosine = self.vectors.settings.similarity == "cosine"
-        return _normalized(vectors) if is_cosine else vectors
-
-
-def _normalized(vectors: np.ndarray) -> np.ndarray:
-    """Returns vectors of the length 1; one of zeros stays so."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, _SMALLEST)
+        return normalized(vectors) if is_cosine else vectors

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import similarity
+from official.evaluation.nearest_vectors import normalized, similarity
 from official.saving import embedding_settings
 from official.serving.vectors.embedder import Embedder
 
@@ -112,8 +112,7 @@ class MTEBEncoder:
         arrays = [np.atleast_2d(np.asarray(each, np.float32)) for each in embeddings]
         if self._kind != "cosine":
             return arrays
-        norms = [np.linalg.norm(array, axis=1, keepdims=True) for array in arrays]
-        return [array / np.maximum(norm, 1e-12) for array, norm in zip(arrays, norms, strict=True)]
+        return [normalized(array) for array in arrays]
 
     @property
     def mteb_model_meta(self) -> "mteb.ModelMeta":
