@@ -2,7 +2,7 @@ r"""Finds phrases in text and writes them to a lexicon file, one on each line, b
 
   python -m tfrecords_tools.build_phrases --input='text/*.txt' \
       --output=phrases.txt [--min_count=20] [--threshold=0.4] [--max_words=4] \
-      [--lower_case] [--workers=N | --runner=beam -- BEAM_OPTIONS]
+      [--lower_case] [--workers=N | --runner=NAME -- OPTIONS]
 
 A phrase is a frequent run of 2 to `max_words` words with nothing but spaces between them. If it is
 cut in two at any position, the parts have a normalized pointwise mutual information (Bouma, 2009)

@@ -1,13 +1,14 @@
 r"""Builds a shard folder for pretraining from text.
 
   python -m tfrecords_tools.build_shards --config=FILE --input=GLOB \
-      --tokenizer=DIR --output=DIR [--workers=N | --runner=beam -- BEAM_OPTIONS]
+      --tokenizer=DIR --output=DIR [--workers=N | --runner=NAME -- OPTIONS]
 
 The input is text with one sentence (or, with --split_sentences, one paragraph) on each line and a
 blank line between documents, or JSON Lines with a `text` field; plain, .gz or .zst. A .parquet file
 has a document in each row of its column `text`. Byte-level BPE encodes the text of a document
 unchanged, with its line breaks and blanks. --min_words, --max_symbol_share and --deduplicate leave
-documents out. The same command gives the same bytes with any number of workers, and on Apache Beam.
+documents out. The same command gives the same bytes with any number of workers, and with any
+--runner.
 If it was stopped, the same command continues where it ended. With `phases` in the config, --phase
 says which one the shards are for.
 """

@@ -41,7 +41,7 @@ Texts and targets (TSV, CSV, JSON Lines) for an encoder-decoder:
   python -m tfrecords_tools.build_task_shards --task=generation \
       --train_file=train.tsv --validation_file=dev.tsv --text_column=source \
       --label_column=target --prefix='summarize: ' --tokenizer=DIR --output=DIR
-With --workers=N or --runner=beam -- BEAM_OPTIONS, every command gives the same bytes.
+With --workers=N or --runner=NAME -- OPTIONS, every command gives the same bytes.
 """
 
 import dataclasses
@@ -222,7 +222,7 @@ def choose_execution(
     where = execution.from_flags(argv, options)
     texts = [options.queries, options.documents] if options.task == "ranking" else []
     given = [*files.values(), *(paths.join(options.input, name) for name in texts)]
-    if options.workers is None and where.beam is None and _are_small(given):
+    if options.workers is None and not where.engine and _are_small(given):
         return Execution()
     return where
 

@@ -3,7 +3,7 @@ r"""Learns a vocabulary from text and writes a tokenizer folder.
   python -m tfrecords_tools.build_vocab --input='text/*.txt.gz,more.jsonl' \
       --output=DIR --type=wordpiece --vocab_size=32000 --lower_case
   python -m tfrecords_tools.build_vocab --input='text/*.txt' --output=DIR \
-      --type=unigram --vocab_size=32000 --runner=beam -- BEAM_OPTIONS
+      --type=unigram --vocab_size=32000 --runner=NAME -- OPTIONS
 
 WordPiece, byte-level BPE and `words` count the words of the whole text. Unigram and BPE
 (SentencePiece) learn from a uniform sample of its lines. The memory needed does not grow with the

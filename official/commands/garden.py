@@ -38,7 +38,7 @@ def _run(mode: Mode, argv: list[str]) -> None:
     errors.require(given, *mode.required)
     options = Values(mode.flags, given)
     if mode is embed.MODE:
-        embed.run(options, runner_flags.beam_options(argv, options))
+        embed.run(options, runner_flags.engine(argv, options))
     else:
         mode.run(options)
 

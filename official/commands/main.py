@@ -45,7 +45,7 @@ Any model computes vectors of texts or of their tokens:
   python -m official.main --mode=embed --model_dir=MODEL --texts=texts.txt \
       --output=vectors.npy
 
-Files of any size become a folder of pieces, by several processes or on Apache Beam (--runner=beam).
+Files of any size become a folder of pieces, by several processes or on an engine (--runner).
 If it is stopped, the same command goes on:
 
   python -m official.main --mode=embed --model_dir=MODEL --texts=corpus.jsonl \
@@ -118,19 +118,19 @@ def main(argv: list[str]) -> None:
     """Runs one mode."""
     mode = MODES[FLAGS.mode]
     options = Values(mode.flags, FLAGS)
-    beam = runner_flags.beam_options(argv, FLAGS)
-    if beam is not None and FLAGS.mode != "embed":
-        raise errors.UserError("--runner=beam: is for --mode=embed with --pieces; remove it")
+    engine = runner_flags.engine(argv, FLAGS)
+    if engine and FLAGS.mode != "embed":
+        raise embed.needs_pieces(engine)
     if FLAGS.list_configs:
         train.list_configs()
         return
     errors.require(FLAGS, *mode.required, mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
-    if beam is None:
-        mode.run(options)
+    if engine:
+        embed.run(options, engine)
     else:
-        embed.run(options, beam)
+        mode.run(options)
 
 
 run = command_line.Command(

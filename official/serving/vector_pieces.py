@@ -9,7 +9,7 @@
 
 `official.serving.vectors.stored` reads these folders for searches.
 
-Pieces are computed by this process, by several, or on Apache Beam.
+Pieces are computed by this process, by several, or on an engine.
 
 Ids are those of `official.tasks.text_files`. A piece gets its name when it is whole, so a run that
 is killed loses the pieces that it was computing: the same command computes these and the rest.
@@ -37,6 +37,7 @@ from official.serving.vectors.stored import FILE
 from official.tasks import text_files
 from official.utils import atomic, json_files, parallel, paths
 from official.utils.batched import batched
+from official.utils.engines import Engine
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress
@@ -53,7 +54,7 @@ _MADE = (
     "format", "kind", "dtype",
 )  # fmt: skip
 _OTHERS = "name another folder, or remove it first"
-_BEAM = ".beam"  # the folder of texts and results on Beam, which is removed at the end
+_SCRATCH = ".runner"  # the folder of an engine, which is removed at the end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,7 +248,7 @@ def write(
     output: str | os.PathLike,
     workers: int = 0,
     report: Callable[[str], None] = print,
-    beam: Sequence[str] | None = None,
+    engine: Engine | None = None,
     append: bool = False,
 ) -> None:
     """Writes the vectors of a file of texts to a folder, or goes on where an earlier run stopped.
@@ -260,20 +261,23 @@ def write(
       output: the folder.
       workers: the number of processes, each with one thread; 0 = this process, with all threads.
       report: takes the lines of progress and the summary.
-      beam: options of Apache Beam, as on its command lines, whose workers reach the model and the
-        folder, which has the texts too until all pieces are written; None = not on Beam.
+      engine: an engine whose workers reach the model and the folder, which has the texts too until
+        all pieces are written; None = this machine.
       append: whether the folder is there, and gets the texts as new pieces.
 
     Raises:
       UserError: the folder is complete, has something else or pieces of another command; the texts
-        or the model cannot be read; there are `workers`, or Beam, for LiteRT; or texts are appended
-        to vectors of another model or other settings, or with an id that is there.
-      ModuleNotFoundError: Beam or, for parquet, pyarrow is not installed.
+        or the model cannot be read; there are `workers`, or an engine, for LiteRT; the engine is
+        not installed, or has a wrong option; or texts are appended to vectors of another model or
+        other settings, or with an id that is there.
+      ModuleNotFoundError: for parquet: pyarrow is not installed.
     """
     if workers and options.runtime == "litert":
         raise UserError("--workers: one process has all threads of LiteRT: remove it")
-    if beam is not None and options.runtime == "litert":
-        raise UserError("--runner=beam: not supported with --runtime=litert: remove one of them")
+    if engine and options.runtime == "litert":
+        raise UserError(
+            f"--runner={engine.name}: not supported with --runtime=litert: remove one of them"
+        )
     if options.format == "parquet":
         import pyarrow  # noqa: F401  (refused before the model is loaded)
     folder = paths.path(output)
@@ -294,11 +298,10 @@ def write(
         map_pieces: Callable[..., Iterator[tuple[int, int]]] = map
         if workers:
             map_pieces = stack.enter_context(parallel.Pool(workers, worker)).ordered
-        elif beam is not None:
-            from official.utils.beam import Runner
-
+        elif engine:
             stack.callback(_writer.cache_clear)  # of a worker that is a thread of this process
-            map_pieces = Runner(beam, worker, folder / _BEAM).ordered
+            runner = engine.runner("official.utils", worker, folder / _SCRATCH)
+            map_pieces = stack.enter_context(runner).ordered
         writer = Writer(options, folder)
         plan = {
             "texts": count,
@@ -338,7 +341,7 @@ def write(
             raise UserError(
                 f"{folder}: {written:,} of {left:,} texts were written: give the command again"
             )
-        paths.remove_tree(folder / _BEAM)
+        paths.remove_tree(folder / _SCRATCH)
         stored.write_manifest(folder, plan, first + pieces, before)
         atomic.remove(folder / _PLAN)
     seconds = time.monotonic() - start

@@ -7,21 +7,19 @@ are stored in files too.
 
 import contextlib
 import dataclasses
-import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from official.utils import atomic, paths
+from official.utils import atomic, engines, paths
 from official.utils.errors import UserError
 from official.utils.parallel import Item, Result
 from official.utils.paths import AnyPath
 
-_ROOT = paths.path(__file__).parents[2]
 _USER_ERROR = re.compile(r"UserError: (.*)")
 _WHERE = re.compile(r" \[while running '.*", re.DOTALL)  # which Beam adds to messages
 _LARGE = 1 << 12  # bytes of an item
@@ -29,7 +27,7 @@ _LARGE = 1 << 12  # bytes of an item
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """Runs functions in Beam pipelines.
+    """Runs functions in Beam pipelines; see `official.utils.engines`.
 
     Attributes:
       options: options of Beam, as on its command lines.
@@ -40,6 +38,12 @@ class Runner:
     options: Sequence[str]
     setup: Callable[[], None]
     folder: AnyPath
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def ordered(
         self, function: Callable[[Item], Result], items: Iterable[Item]
@@ -74,7 +78,7 @@ class Runner:
         # Beam's own default, DirectRunner, may be another engine: since Beam 2.68 it takes Prism if
         # it can fetch it, which ignores --direct_running_mode.
         standard.runner = standard.runner or "FnApiRunner"
-        with _importable():
+        with engines.importable():
             try:
                 with beam.Pipeline(options=options) as pipeline:
                     yield pipeline
@@ -168,17 +172,3 @@ def set_up(setup: Callable[[], None]) -> None:
     # If workers are threads of a process that already uses TensorFlow, it is too late.
     with contextlib.suppress(RuntimeError):
         setup()
-
-
-@contextlib.contextmanager
-def _importable() -> Iterator[None]:
-    """Lets processes that Beam starts on this machine import this package."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), before]))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before

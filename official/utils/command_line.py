@@ -11,12 +11,12 @@ from typing import NoReturn
 from absl import app, flags, logging
 
 from official.utils import command_help, errors, quiet_import, signals
+from official.utils.engines import KINDS
 from official.utils.errors import UserError
 
 USAGE = "[FLAGS]"  # of a command whose arguments are flags alone
 # The extra of the distribution that has an optional package, by the name it is imported with.
 _EXTRAS = {
-    "apache_beam": "beam",
     "fastapi": "serve",
     "flask": "playground",
     "ir_measures": "eval",
@@ -34,6 +34,7 @@ _EXTRAS = {
     "tf2onnx": "onnx",
     "uvicorn": "serve",
     "zstandard": "text",
+    **{kind.package: kind.extra for kind in KINDS.values()},
 }
 
 

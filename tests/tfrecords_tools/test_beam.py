@@ -8,6 +8,7 @@ import pytest
 from official import config as configs
 from official.shards import manifest
 from official.shards.text_filters import TextFilters
+from official.utils.engines import Engine
 from official.utils.errors import UserError
 from tests import changed_files, commands, sentences, small, systems
 from tfrecords_tools.pretraining import builder
@@ -17,7 +18,7 @@ from tfrecords_tools.vocabulary import builder as vocabulary
 from tfrecords_tools.vocabulary import phrases
 from tfrecords_tools.writing.execution import Execution
 
-HERE, BEAM = Execution(), Execution(beam=())
+HERE, BEAM = Execution(), Execution(engine=Engine("beam"))
 PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 SILENT = {"report": lambda line: None}
 TEXTS = small.documents(120)
@@ -95,7 +96,7 @@ def test_filters(tmp_path):
     tokenizer = small.tokenizer_folder(tmp_path / "tokenizer")
     filters = TextFilters(9, 0.5, "near")
     settings = Settings.from_config(small.config(), tokenizer, filters=filters)
-    left = tmp_path / ".beam-beam" / "filters" / "dropped-0123456789abcdef.npy"  # by a killed run
+    left = tmp_path / ".runner-beam" / "filters" / "dropped-0123456789abcdef.npy"  # by a killed run
     left.parent.mkdir(parents=True)
     np.save(left, np.zeros((3, 1), np.int64))
     for name, where in (("here", HERE), ("beam", BEAM)):
@@ -200,7 +201,9 @@ def test_options_that_do_not_go_together(tmp_path):
         commands.run, "tfrecords_tools.build_phrases", "--input=x", "--output=y"
     )
     done = run("--runner=beam", "--workers=2")
-    assert done.returncode == 2 and "--workers: is for --runner=local; Beam has" in done.stderr
+    assert (
+        done.returncode == 2 and "--workers: is for --runner=local; Apache Beam has" in done.stderr
+    )
     done = run("--", "--direct_num_workers=2")
     assert done.returncode == 2 and "unexpected argument '--direct_num_workers=2'" in done.stderr
 

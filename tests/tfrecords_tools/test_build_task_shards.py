@@ -8,6 +8,7 @@ from absl import flags
 from official import tasks
 from official.shards import manifest
 from official.tasks import kinds
+from official.utils.engines import Engine
 from official.utils.errors import UserError
 from tests import commands
 from tfrecords_tools import build_task_shards
@@ -224,7 +225,7 @@ def test_small_files_start_no_processes(folder, monkeypatch):
     assert _execution(folder, "--task=rte") == Execution()
     assert _execution(folder, "--task=rte", "--workers=3") == Execution(3)
     beam = _execution(folder, "--task=rte", "--runner=beam", "--", "--direct_num_workers=2")
-    assert beam == Execution(beam=["--direct_num_workers=2"])
+    assert beam == Execution(engine=Engine("beam", ("--direct_num_workers=2",)))
     monkeypatch.setattr(build_task_shards, "SMALL_BYTES", 3 * len("text\tlabel\n"))
     assert _execution(folder, "--task=rte") == Execution(6)
     assert _execution(folder, "--task=rte", "--test_file=") == Execution()

@@ -13,6 +13,7 @@ from official import tokenizers
 from official.shards.text_filters import TextFilters
 from official.tasks import kinds
 from official.utils import paths
+from official.utils.engines import Engine
 from tests import choices, flaky, sentences, small, squads, systems
 from tests.tfrecords_tools.test_build_ranking_data import WIKIQA
 from tfrecords_tools import build_ranking_data, build_task_shards, inspect_shards
@@ -88,7 +89,7 @@ def test_beam(root, tmp_path, name):
     settings = Settings.from_config(config, there / "tokenizer", filters=near)
     with open(there / "text.txt", "a") as stream:
         stream.write("\n" + "\n".join(made.documents(1)[0]))
-    for place, where in ((there, Execution()), (root, Execution(beam=[]))):
+    for place, where in ((there, Execution()), (root, Execution(engine=Engine("beam")))):
         built = builder.build(settings, f"{there}/text.txt", place / f"out-{place == root}", where)
         assert built.totals.skipped == {"near-duplicate documents": 1}
     assert contents(there / "out-True") == contents(there / "out-False")

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 
-from official.utils.beam import Results, Runner, content, set_up
+from official.utils import beam as pipelines
+from official.utils.beam import Results, content, set_up
 from official.utils.errors import UserError
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.shuffle import (
@@ -33,7 +34,7 @@ _KEY_BYTES = 8
 _BLOCK_BYTES = 4 << 20  # of records that travel together
 
 
-class BeamRunner(Runner):
+class Runner(pipelines.Runner):
     """Runs functions in Beam pipelines."""
 
     def call(self, function: Callable[[Item], Result], item: Item) -> Result:

@@ -1,4 +1,4 @@
-"""Where functions run: in processes of this machine, or on Apache Beam."""
+"""Where functions run: in processes of this machine, or on an engine."""
 
 import contextlib
 import dataclasses
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from absl import flags
 
 from official.utils import paths, runner_flags
-from official.utils.errors import UserError
+from official.utils.engines import Engine
 from official.utils.parallel import Pool
 from official.utils.paths import AnyPath
 from tfrecords_tools.writing import folders
@@ -35,11 +35,11 @@ class Execution:
 
     Attributes:
       workers: the number of worker processes; 0 = this process does everything.
-      beam: options of Beam, as on its command lines; None = processes of this machine.
+      engine: an engine with its options; None = processes of this machine.
     """
 
     workers: int = 0
-    beam: Sequence[str] | None = None
+    engine: Engine | None = None
 
     @contextlib.contextmanager
     def start(
@@ -58,10 +58,11 @@ class Execution:
           report: is called with lines for the user.
 
         Raises:
-          UserError: another run is making the same output, or Beam is not installed.
+          UserError: another run is making the same output, or the engine is not installed or has
+            a wrong option.
         """
-        if self.beam is not None:
-            with _on_beam(self.beam, output, setup) as started:
+        if self.engine:
+            with _on_engine(self.engine, output, setup) as started:
                 yield started
             return
         with folders.unfinished(output, plan, lambda work: bool(_done(work)), report) as work:
@@ -82,10 +83,10 @@ class Execution:
           runs: the local folder for sorted runs of records; None = a temporary one.
 
         Raises:
-          UserError: Beam is not installed.
+          UserError: the engine is not installed, or has a wrong option.
         """
-        if self.beam is not None:
-            with _on_beam(self.beam, output, setup) as started:
+        if self.engine:
+            with _on_engine(self.engine, output, setup) as started:
                 yield started
             return
         with tempfile.TemporaryDirectory() as name:
@@ -103,21 +104,15 @@ class Execution:
 
 
 @contextlib.contextmanager
-def _on_beam(
-    options: Sequence[str], output: AnyPath, setup: Callable[[], None]
-) -> Iterator[Started]:
-    try:
-        from tfrecords_tools.writing.beam import BeamRunner
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"--runner=beam: {error}: install it with pip install -r requirements-beam.txt"
-        ) from None
-    scratch = output.with_name(f".beam-{output.name}")
+def _on_engine(engine: Engine, output: AnyPath, setup: Callable[[], None]) -> Iterator[Started]:
+    scratch = output.with_name(f".runner-{output.name}")
+    runner = engine.runner(__package__, setup, scratch / "results")
     if isinstance(scratch, Path):
         folders.make_own(scratch)
     _empty(scratch)  # files of a killed run
     try:
-        yield Started(BeamRunner(options, setup, scratch / "results"), scratch)
+        with runner:
+            yield Started(runner, scratch)
     finally:
         paths.remove_tree(scratch)
 
@@ -158,11 +153,11 @@ def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> E
       values: the flags.
 
     Raises:
-      UserError: there are arguments that are not flags, and not for Beam.
+      UserError: there are arguments that are not flags, and not for an engine.
     """
-    beam = runner_flags.beam_options(argv, values)
-    if beam is not None:
-        return Execution(beam=beam)
+    engine = runner_flags.engine(argv, values)
+    if engine:
+        return Execution(engine=engine)
     return Execution(values.workers or os.cpu_count() or 1)
 
 

@@ -9,7 +9,7 @@ A model with the objective sparse_embedding computes sparse ones: a weight for e
 
   garden embed --model_dir=MODEL --texts=texts.txt --output=vectors.npz
 
-Files of any size become a folder of pieces, by several processes or on Apache Beam (--runner=beam).
+Files of any size become a folder of pieces, by several processes or on an engine (--runner).
 If it is stopped, the same command goes on:
 
   garden embed --model_dir=MODEL --texts=corpus.jsonl --output=VECTORS \
@@ -25,12 +25,11 @@ Heads over a frozen encoder learn from its states, which are computed once:
       --init=MODEL --model_dir=TUNED --override=recipe.layer_states=STATES
 """
 
-from collections.abc import Sequence
-
 from official.commands.modes import mode, vectors
 from official.commands.modes.mode import Mode, say
 from official.serving import DTYPES
 from official.utils import errors, runner_flags
+from official.utils.engines import Engine
 from official.utils.flag_table import Flag, Values
 
 FLAGS = (
@@ -121,15 +120,20 @@ FLAGS = (
 )
 
 
-def run(options: Values, beam: Sequence[str] | None = None) -> None:
+def needs_pieces(engine: Engine) -> errors.UserError:
+    """Returns the error of an engine that has nothing to do."""
+    return errors.UserError(f"--runner={engine.name}: is for --mode=embed with --pieces; remove it")
+
+
+def run(options: Values, engine: Engine | None = None) -> None:
     """Writes the vectors of texts or of their tokens, or the states of all layers for shards.
 
     Args:
       options: the values of the flags.
-      beam: options of Beam; None = not on Beam.
+      engine: where pieces are made; None = on this machine.
     """
-    if beam is not None and not options.pieces:
-        raise errors.UserError("--runner=beam: is for --mode=embed with --pieces; remove it")
+    if engine and not options.pieces:
+        raise needs_pieces(engine)
     if bool(options.texts) == bool(options.data):
         raise errors.UserError("give either --texts=FILE or --data=SHARDS (--mode=embed)")
     if options.workers and not options.pieces:
@@ -144,7 +148,7 @@ def run(options: Values, beam: Sequence[str] | None = None) -> None:
         return
     layer = "all" if options.layers == "all" else options.layer
     if options.pieces:
-        _embed_pieces(options, layer, beam)
+        _embed_pieces(options, layer, engine)
         return
     from official.serving.vectors.embedder import check_output, write
     from official.tasks import text_files
@@ -165,7 +169,7 @@ def run(options: Values, beam: Sequence[str] | None = None) -> None:
     )
 
 
-def _embed_pieces(options: Values, layer: int | str | None, beam: Sequence[str] | None) -> None:
+def _embed_pieces(options: Values, layer: int | str | None, engine: Engine | None) -> None:
     """Writes the vectors of texts to a folder."""
     from official.serving import vector_pieces
 
@@ -192,7 +196,7 @@ def _embed_pieces(options: Values, layer: int | str | None, beam: Sequence[str] 
         dtype=options.dtype,
     )
     vector_pieces.write(
-        chosen, options.texts, options.output, options.workers, say, beam, options.append
+        chosen, options.texts, options.output, options.workers, say, engine, options.append
     )
 
 

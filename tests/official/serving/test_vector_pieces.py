@@ -18,6 +18,7 @@ from official.serving import vector_pieces
 from official.serving.vector_pieces import Options
 from official.serving.vectors import embedder
 from official.utils import atomic
+from official.utils.engines import Engine
 from official.utils.errors import UserError
 from tests import GOLDEN, ROOT, commands
 
@@ -146,7 +147,7 @@ def test_beam_writes_the_same_pieces(folder, texts, tmp_path, monkeypatch):
     monkeypatch.setattr(
         vector_pieces.Writer, "__init__", lambda *given: (made.append(given), real(*given))[1]
     )
-    vector_pieces.write(options, path, tmp_path / "beam", report=said.append, beam=())
+    vector_pieces.write(options, path, tmp_path / "beam", report=said.append, engine=Engine("beam"))
     assert len(made) == 2  # of this process and of the worker
     first, second = (sorted((tmp_path / name).iterdir()) for name in ("here", "beam"))
     assert [file.name for file in first] == [file.name for file in second]
@@ -159,8 +160,8 @@ def test_beam_writes_the_same_pieces(folder, texts, tmp_path, monkeypatch):
     kept = (beam / "vectors-00001.npy").stat().st_mtime_ns
     for number in (0, 3):
         (beam / f"vectors-0000{number}.npy").unlink()
-    (beam / ".beam" / "items").mkdir(parents=True)
-    vector_pieces.write(options, path, beam, report=said.append, beam=())
+    (beam / ".runner" / "items").mkdir(parents=True)
+    vector_pieces.write(options, path, beam, report=said.append, engine=Engine("beam"))
     assert "continuing an earlier run: 3 of 5 pieces are done" in said
     assert (beam / "vectors-00001.npy").stat().st_mtime_ns == kept
     assert sorted(file.name for file in beam.iterdir()) == [file.name for file in first]
