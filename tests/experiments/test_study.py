@@ -235,6 +235,7 @@ def test_a_seed_of_its_own_chooses_the_rate(texts, monkeypatch, losses, tried, c
     def pretrained(run, cores):
         return result(run, loss=losses.get(run.rate), diverged=run.rate not in losses)
 
+    monkeypatch.setattr(made, "_tokenizer", lambda cores: Path("vocabulary-1"))
     monkeypatch.setattr(made, "_pretrained", pretrained)
     monkeypatch.setattr(made, "_with_tasks", lambda run, result, cores: result)
     found = [(r.seed, r.rate) for r in made._variant("without", None)]
@@ -247,6 +248,7 @@ def test_a_seed_of_its_own_chooses_the_rate(texts, monkeypatch, losses, tried, c
 @pytest.mark.parametrize("rates, rate", [("[2.0e-3]", 2e-3), ("[]", None)])
 def test_one_rate_needs_no_tuning(texts, monkeypatch, rates, rate):
     made = runner(texts, PAGE.replace("[1.0e-6, 1.0e-1, 1.0e+3]", rates))
+    monkeypatch.setattr(made, "_tokenizer", lambda cores: Path("vocabulary-1"))
     monkeypatch.setattr(made, "_pretrained", lambda run, cores: result(run, loss=1.0))
     monkeypatch.setattr(made, "_with_tasks", lambda run, result, cores: result)
     found = [(r.seed, r.rate) for r in made._variant("without", None)]

@@ -98,7 +98,10 @@ def assert_same(result, expected):
         np.testing.assert_allclose(result[0][path], value, rtol=1e-7, atol=1e-9, err_msg=path)
 
 
-@pytest.mark.parametrize("name", ["hard_negatives", "tokens"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["hard_negatives", pytest.param("tokens", marks=pytest.mark.long)]
+)
 def test_cached_vectors_have_the_plain_gradient(float64, name):
     one = tf.distribute.get_strategy()
     options, count = CASES[name]
@@ -116,6 +119,8 @@ def test_cached_vectors_have_the_plain_gradient(float64, name):
     assert_same(train(one, {**options, "cached_rows": 2}, count), plain)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_regularizers_of_sparse_vectors_rise_with_the_steps(float64):
     one = tf.distribute.get_strategy()
     plain = {**SPARSE, "document_flops": 0.0, "query_flops": 0.0}
@@ -156,6 +161,8 @@ def test_passes_of_cached_vectors_are_compiled(float64, mirrored):
     assert plain_step._compute == plain_step._gradients
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_cached_rows_are_the_most_that_divide_the_examples(float64):
     """Of 8 examples, 4 at a time for at most 5, and all of them at once for more than 8."""
     one = tf.distribute.get_strategy()

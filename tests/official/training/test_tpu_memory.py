@@ -129,6 +129,8 @@ def test_a_batch_is_divided_among_the_cores(run_of, compiler):
         [*run.estimate_tpu_memory(small.replace(config, batch_size=18), data, "v5e:2x2")]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_largest_batch_of_a_run(run_of, compiler, monkeypatch):
     config, data = run_of
     most = 44  # rows a core

@@ -160,6 +160,8 @@ def test_what_is_refused(made, tmp_path):
         bare.rank("a", ["b"])
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_stored_vectors_of_tokens(made, tmp_path):
     """They are searched as the texts are, in pieces, and appended to, in smaller numbers too."""
     model, texts = official.load(made[0]), [*TEXTS, "on and on", "a mat", "dogs"]

@@ -83,6 +83,7 @@ def test_vectors_of_an_elmo_are_of_its_mix(tmp_path):
     np.testing.assert_allclose(found, expected, **CLOSE)
 
 
+@pytest.mark.slow
 def test_settings_of_the_file_come_first(tmp_path):
     expected = write(tmp_path / "model", projection=Projection(size=5))
     file = embedding_settings.file(tmp_path / "model")
