@@ -14,6 +14,7 @@ from official.config.encoders import (
     TransformerConfig,
     TransformerXLConfig,
 )
+from official.keras_layers.layouts import DeviceWeights, device_weights, layout_map
 from official.modeling.encoders.bilm import Encoder as BilmEncoder
 from official.modeling.encoders.encoder_decoder import Encoder as EncoderDecoder
 from official.modeling.encoders.static import Encoder as StaticEncoder
@@ -24,6 +25,7 @@ from official.modeling.layers.random import Draws
 __all__ = [
     "BilmConfig",
     "BilmEncoder",
+    "DeviceWeights",
     "Draws",
     "EncoderDecoder",
     "EncoderDecoderConfig",
@@ -33,6 +35,8 @@ __all__ = [
     "TransformerEncoder",
     "TransformerXLConfig",
     "TransformerXLEncoder",
+    "device_weights",
+    "layout_map",
 ]
 
 if importlib.util.find_spec("tensorflow_text") is not None:
