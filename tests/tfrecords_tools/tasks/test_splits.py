@@ -12,6 +12,7 @@ from official import tasks, tokenizers
 from official.shards import manifest, shard_folder, side_texts
 from official.tasks import embeddings, trec
 from official.tasks import text_to_text as forms
+from official.utils.engines import Engine
 from official.utils.errors import UserError
 from tests import choices, commands, small, squads
 from tfrecords_tools.tasks import builder as task_builder
@@ -29,6 +30,7 @@ from tfrecords_tools.tasks import (
 from tfrecords_tools.writing import shards
 from tfrecords_tools.writing.execution import Execution
 
+BEAM = Execution(engine=Engine("beam"))
 SILENT = {"report": lambda line: None}
 
 
@@ -215,7 +217,7 @@ def test_the_size_of_chunks_does_not_matter(tmp_path, tokenizer, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_from_any_runner(tmp_path, tokenizer, kind):
-    runners = {"here": Execution(), "two": Execution(2), "beam": Execution(beam=())}
+    runners = {"here": Execution(), "two": Execution(2), "beam": BEAM}
     if kind == "labeled":
         runners |= {"one": Execution(1), "four": Execution(4)}
     for name, where in runners.items():
@@ -244,7 +246,7 @@ def test_several_processes_of_beam(tmp_path, tokenizer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [Execution(2), Execution(beam=())])
+@pytest.mark.parametrize("where", [Execution(2), BEAM])
 def test_errors_in_workers_are_those_of_this_process(tmp_path, tokenizer, where):
     rows = choices.rows(20)
     rows[13]["question"] = " ".join(small.WORDS)
