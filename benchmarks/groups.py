@@ -2,9 +2,10 @@
 
   python -m benchmarks.groups [--groups=1000] [--records=2000] [--parts=800]
 
-A build on one machine stores the examples of each group of text, and each shard takes its own from
-the files of all groups. The table shows the CPU time for each group and shard, and of all, if the
-files are opened for one shard or for several neighboring ones at a time. The sides take turns.
+A build on one machine stores the examples of its groups of text in files, and each shard takes its
+own from all of them. The table shows the CPU time for each group and shard, and of all, if a file
+has one group or several neighboring ones, and is opened for one shard or for several neighboring
+ones at a time. The sides take turns.
 """
 
 import argparse
@@ -15,51 +16,66 @@ from pathlib import Path
 
 import numpy as np
 
+from official.utils.batched import batched
 from tfrecords_tools.pretraining.counts import Counts
 from tfrecords_tools.writing import local
 from tfrecords_tools.writing.shuffle import Keyed, first_key
 
 _BYTES = 300  # of a record
+_MOST = local.MOST_NEIGHBORS
+_SIDES = [(1, 1), (1, _MOST), (_MOST, 1), (_MOST, _MOST)]  # groups in a file, shards at a time
 
 
 def main() -> None:
     """Runs the benchmark and prints its table."""
     options = _options()
     with tempfile.TemporaryDirectory() as folder:
-        groups = [write(Path(folder), number, options.records) for number in range(options.groups)]
-        times: dict[int, list[float]] = {count: [] for count in (1, local.MOST_PARTS)}
+        files = {
+            groups: write(Path(folder), options.groups, groups, options.records)
+            for groups in (1, _MOST)
+        }
+        times: dict[tuple[int, int], list[float]] = {side: [] for side in _SIDES}
         for _ in range(options.rounds):
-            for count, found in times.items():
-                found.append(read(groups, options.parts, count))
+            for (groups, shards), found in times.items():
+                found.append(read(files[groups], options.parts, shards))
     print("\n".join(table(times, options.groups, options.parts)))
 
 
-def write(folder: Path, number: int, count: int) -> local.SortedRuns:
-    """Stores a group with random records."""
-    rng = np.random.default_rng(number)
-    keys = rng.integers(0, 1 << 64, size=count, dtype=np.uint64, endpoint=False)
-    runs = local.SortedRuns(folder, number)
-    runs.write(iter([Keyed(keys, [bytes(_BYTES)] * count, Counts())]), Counts())
-    return runs
+def write(folder: Path, groups: int, together: int, count: int) -> list[local.SortedRuns]:
+    """Stores groups with random records; returns their files, with so many groups together."""
+
+    def made(group: int) -> Keyed[Counts]:
+        rng = np.random.default_rng(group)
+        keys = rng.integers(0, 1 << 64, size=count, dtype=np.uint64, endpoint=False)
+        return Keyed(keys, [bytes(_BYTES)] * count, Counts())
+
+    stored = []
+    for number, some in enumerate(batched(range(groups), together)):
+        stored.append(local.SortedRuns(folder, together * groups + number))
+        stored[-1].write(map(made, some), Counts(), together * local.RUN_BYTES)
+    return stored
 
 
-def read(groups: list[local.SortedRuns], parts: int, count: int) -> float:
+def read(files: list[local.SortedRuns], parts: int, count: int) -> float:
     """Returns the CPU seconds of the reading of all parts, so many at a time."""
     started = time.process_time()
     for start in range(0, parts, count):
         first, end = first_key(start, parts), first_key(min(start + count, parts), parts)
-        for group in groups:
-            group.read(first, end)
+        for file in files:
+            file.read(first, end)
     return time.process_time() - started
 
 
-def table(times: dict[int, list[float]], groups: int, parts: int) -> list[str]:
+def table(times: dict[tuple[int, int], list[float]], groups: int, parts: int) -> list[str]:
     """Returns the lines of a Markdown table."""
-    lines = ["| shards at a time | CPU seconds | microseconds | ratio |", "|---:|---:|---:|---:|"]
-    medians = {count: statistics.median(found) for count, found in times.items()}
-    for count, seconds in medians.items():
-        each, ratio = seconds / (groups * parts) * 1e6, medians[1] / seconds
-        lines.append(f"| {count} | {seconds:.1f} | {each:.1f} | {ratio:.2f} |")
+    lines = [
+        "| groups in a file | shards at a time | CPU seconds | microseconds | ratio |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    medians = {side: statistics.median(found) for side, found in times.items()}
+    for (together, count), seconds in medians.items():
+        each, ratio = seconds / (groups * parts) * 1e6, medians[1, 1] / seconds
+        lines.append(f"| {together} | {count} | {seconds:.1f} | {each:.1f} | {ratio:.1f} |")
     return lines
 
 

@@ -1,10 +1,13 @@
 """benchmarks.groups: all records are read, and its table."""
 
+import pytest
+
 from benchmarks import groups
 
 
-def test_all_records_are_read(tmp_path, monkeypatch):
-    made = [groups.write(tmp_path, number, 20) for number in range(3)]
+@pytest.mark.parametrize("together, files", [(1, 3), (2, 2), (8, 1)])
+def test_all_records_are_read(tmp_path, monkeypatch, together, files):
+    made = groups.write(tmp_path, 3, together, 20)
     seen = []
     original = groups.local.SortedRuns.read
 
@@ -14,14 +17,16 @@ def test_all_records_are_read(tmp_path, monkeypatch):
         return found
 
     monkeypatch.setattr(groups.local.SortedRuns, "read", counted)
-    for count, reads in ((1, 15), (2, 9), (8, 3)):
+    for count, reads in ((1, 5), (2, 3), (8, 1)):
         seen.clear()
         assert groups.read(made, 5, count) >= 0
-        assert sum(seen) == 60 and len(seen) == reads
+        assert sum(seen) == 60 and len(seen) == reads * files
 
 
-def test_the_table_compares_with_single_parts():
-    assert groups.table({1: [9.0, 4.0, 1.0], 8: [0.5]}, 100, 400)[2:] == [
-        "| 1 | 4.0 | 100.0 | 1.00 |",
-        "| 8 | 0.5 | 12.5 | 8.00 |",
+def test_the_table_compares_with_single_groups_and_shards():
+    times = {(1, 1): [9.0, 4.0, 1.0], (1, 8): [0.5], (8, 8): [0.25]}
+    assert groups.table(times, 100, 400)[2:] == [
+        "| 1 | 1 | 4.0 | 100.0 | 1.0 |",
+        "| 1 | 8 | 0.5 | 12.5 | 8.0 |",
+        "| 8 | 8 | 0.2 | 6.2 | 16.0 |",
     ]

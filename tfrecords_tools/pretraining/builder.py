@@ -197,9 +197,9 @@ class _Build:
         counts = Counts()
         progress = Progress(self.corpus.bytes, self.report)
 
-        def counted(group: Group, made: Counts) -> None:
+        def counted(made_of: Sequence[Group], made: Counts) -> None:
             counts.add(made)
-            progress(group.bytes, counts.progress)
+            progress(sum(group.bytes for group in made_of), counts.progress)
 
         if settings.segments.format == "stream":
             written = self._stream(settings, groups, facts, counts, counted)
@@ -232,7 +232,7 @@ class _Build:
         groups: Sequence[Group],
         facts: "_TokenizerFacts",
         counts: Counts,
-        counted: Callable[[Group, Counts], None],
+        counted: Callable[[Sequence[Group], Counts], None],
     ) -> list[manifest.Shard]:
         """Writes the shards of a stream.
 
@@ -241,7 +241,7 @@ class _Build:
           groups: the groups of ranges of the corpus.
           facts: properties of the tokenizer.
           counts: the counts of the corpus, to which those of the rows are added.
-          counted: is called with each group whose documents are stored, and their counts.
+          counted: is called with groups whose documents are stored, and their counts.
 
         Raises:
           UserError: the text is too short for the rows.

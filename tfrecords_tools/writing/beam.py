@@ -48,7 +48,7 @@ class Runner(pipelines.Runner):
         parts: Callable[[int, int], int],
         write: Callable[[ShardRecords], Result],
         counts: type[AnyCounts],
-        counted: Callable[[Item, AnyCounts], None],
+        counted: Callable[[Sequence[Item], AnyCounts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
         listed = self.listed(items)
@@ -80,7 +80,7 @@ class Runner(pipelines.Runner):
         if isinstance(number, str):
             raise UserError(number)
         for item, item_counts in zip(listed, made.read(len(listed)), strict=True):
-            counted(content(item), item_counts)
+            counted([content(item)], item_counts)
         for part in range(number):
             if not written.path(part).exists():  # a part without records
                 written.store(part, write(ShardRecords(part, number, [])))

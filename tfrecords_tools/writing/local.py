@@ -1,8 +1,9 @@
 """Runs functions in the processes of this machine; see `shuffle.Runner`.
 
-Records are shuffled by an external sort. The records of an item are written to separate files,
-sorted by their keys (`SortedRuns`). When all are made, each part is read from these files. So
-little is in memory, and a build that was killed continues after the items that are done.
+Records are shuffled by an external sort. The records of an item, or of several ones if there are
+many, are written to separate files, sorted by their keys (`SortedRuns`). When all are made, each
+part is read from these files. So little is in memory, and a build that was killed continues after
+the items that are done.
 
 Shapes: N records.
 """
@@ -11,14 +12,16 @@ import bisect
 import collections
 import dataclasses
 import functools
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from official.utils import atomic
+from official.utils.batched import batched
 from official.utils.errors import UserError
 from official.utils.parallel import Pool
 from tfrecords_tools.writing.shards import disk_errors
@@ -40,9 +43,10 @@ if TYPE_CHECKING:
 
 FILES = ("records", "keys", "ends", "runs")
 RUN_BYTES = 32 << 20  # of records that are sorted in memory
-# Parts that are read at a time, of up to 32 MB each, and the items from which on there are more.
-MOST_PARTS = 8
-MANY_ITEMS = 512
+# Neighboring items whose records are sorted together, and neighboring parts that are read at a
+# time, each of about 32 MB; and the number of items, or of files, from which on there are several.
+MOST_NEIGHBORS = 8
+MANY = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,24 +79,25 @@ class LocalRunner:
         parts: Callable[[int, int], int],
         write: Callable[[ShardRecords], Result],
         counts: type[AnyCounts],
-        counted: Callable[[Item, AnyCounts], None],
+        counted: Callable[[Sequence[Item], AnyCounts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
         atomic.make_folder(self.folder)
+        together = neighbors(len(items)) if isinstance(items, Sized) else 1
         stored: list[SortedRuns] = []
-        working: collections.deque[Item] = collections.deque()
+        working: collections.deque[Sequence[Item]] = collections.deque()
 
-        def unfinished() -> Iterator[tuple[SortedRuns, Item]]:
-            for number, item in enumerate(items):
+        def unfinished() -> Iterator[tuple[SortedRuns, Sequence[Item]]]:
+            for number, some in enumerate(batched(items, together)):
                 runs = SortedRuns(self.folder, number)
                 stored.append(runs)
                 if runs.done:
-                    counted(item, runs.read_counts(counts))
+                    counted(some, runs.read_counts(counts))
                 else:
-                    working.append(item)
-                    yield runs, item
+                    working.append(some)
+                    yield runs, some
 
-        store = functools.partial(_make, make=make, counts=counts)
+        store = functools.partial(_make, make=make, counts=counts, run_bytes=together * RUN_BYTES)
         for made in self.ordered(store, unfinished()):
             counted(working.popleft(), made)
         sizes = [runs.sizes() for runs in stored]
@@ -104,22 +109,23 @@ class LocalRunner:
         return [result for written in self.ordered(write_parts, jobs) for result in written]
 
 
-def neighbors(items: int) -> int:
-    """Returns how many neighboring parts are read at a time.
+def neighbors(number: int) -> int:
+    """Returns how many neighbors of so many items or files a process takes at a time.
 
-    The files of each item are opened for them once, which takes as long as the making of the
-    records if there are thousands of items. Their records are in memory together.
+    Each part reads from the files of all items. With one file for each item, which is opened for
+    each part, thousands of items would take longer to read than to make.
     """
-    return min(MOST_PARTS, 1 + items // MANY_ITEMS)
+    return min(MOST_NEIGHBORS, 1 + number // MANY)
 
 
 def _make(
-    job: tuple["SortedRuns", Item],
+    job: tuple["SortedRuns", Sequence[Item]],
     make: Callable[[Item], Iterator[Keyed[AnyCounts]]],
     counts: type[AnyCounts],
+    run_bytes: int,
 ) -> AnyCounts:
-    runs, item = job
-    return runs.write(make(item), counts())
+    runs, items = job
+    return runs.write(itertools.chain.from_iterable(map(make, items)), counts(), run_bytes)
 
 
 def _write_parts(
@@ -150,7 +156,7 @@ def _content(records: Sequence[bytes], number: int) -> bytes | memoryview:
 
 @dataclasses.dataclass(frozen=True)
 class SortedRuns:
-    """The records of an item in files, in runs that are sorted by key.
+    """The records of some items in files, in runs that are sorted by key.
 
     The files are `records`, as in a TFRecord file; `keys`, uint64 [N]; `ends`, the end of each
     record, int64 [N]; `runs`, the row splits of the runs among the records, int64; and `counts`,
@@ -159,7 +165,7 @@ class SortedRuns:
 
     Attributes:
       folder: the folder of the files.
-      number: the index of the item.
+      number: the index of the files.
     """
 
     folder: Path
@@ -178,12 +184,15 @@ class SortedRuns:
         except (OSError, ValueError):  # a file is missing, or its first line is different
             return False
 
-    def write(self, made: Iterator[Keyed[AnyCounts]], counts: AnyCounts) -> AnyCounts:
+    def write(
+        self, made: Iterator[Keyed[AnyCounts]], counts: AnyCounts, run_bytes: int = RUN_BYTES
+    ) -> AnyCounts:
         """Writes the files; when this returns, they are on the disk.
 
         Args:
           made: the records.
           counts: an instance with all counts 0.
+          run_bytes: of records that are sorted in memory.
 
         Returns:
           The counts of all records.
@@ -196,7 +205,7 @@ class SortedRuns:
         records = tf.io.TFRecordWriter(str(self.path("records")))
         runs, end = [0], 0
         with open(self.path("keys"), "wb") as keys, open(self.path("ends"), "wb") as ends:
-            for block in sorted_blocks(made, counts, RUN_BYTES):
+            for block in sorted_blocks(made, counts, run_bytes):
                 end = _write_run(*block, records, keys, ends, end)
                 runs.append(keys.tell() // 8)
         with disk_errors():
@@ -211,7 +220,7 @@ class SortedRuns:
         return counts
 
     def read_counts(self, counts: type[AnyCounts]) -> AnyCounts:
-        """Returns the counts of the item."""
+        """Returns the counts of the items."""
         with open(self.path("counts"), "rb") as stream:
             self._recorded_sizes(stream)
             return counts.load(stream)

@@ -75,7 +75,7 @@ class Runner(Protocol):
         parts: Callable[[int, int], int],
         write: Callable[["ShardRecords"], Result],
         counts: type[AnyCounts],
-        counted: Callable[[Item, AnyCounts], None],
+        counted: Callable[[Sequence[Item], AnyCounts], None],
     ) -> list[Result]:
         """Makes records of all items, shuffles them and writes them in parts.
 
@@ -86,7 +86,8 @@ class Runner(Protocol):
             function that can be pickled.
           write: writes a part; can be pickled.
           counts: the class of the counts.
-          counted: is called with each item whose records are made, and the counts.
+          counted: is called with the items, some at a time, when their records are made, and with
+            the counts of these.
 
         Returns:
           The results of `write`, part by part.

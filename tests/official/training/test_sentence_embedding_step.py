@@ -99,9 +99,7 @@ def assert_same(result, expected):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["hard_negatives", pytest.param("tokens", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("name", ["hard_negatives", pytest.param("tokens", marks=pytest.mark.long)])
 def test_cached_vectors_have_the_plain_gradient(float64, name):
     one = tf.distribute.get_strategy()
     options, count = CASES[name]

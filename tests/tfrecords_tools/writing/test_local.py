@@ -88,19 +88,52 @@ def test_neighboring_parts_have_the_records_of_single_ones(tmp_path, monkeypatch
         records = [f"{item} {i}".encode() for i in range(30)]
         yield Keyed(keys, records, Counts(totals=collections.Counter(examples=30)))
 
-    def shuffled(count):
-        monkeypatch.setattr(local, "neighbors", lambda items: count)
-        runner = local.LocalRunner(None, tmp_path / str(count))
-        return runner.shuffle(
-            make, range(5), lambda n, size: total, lambda part: part, Counts, lambda *_: None
-        )
+    def shuffled(count, items=range(5)):
+        monkeypatch.setattr(local, "neighbors", lambda number: count)
+        counted = []
+        runner = local.LocalRunner(None, tmp_path / f"{count}-{type(items).__name__}")
+        written = runner.shuffle(
+            make, items, lambda n, size: total, lambda part: part, Counts,
+            lambda some, counts: counted.append((list(some), counts.totals["examples"])),
+        )  # fmt: skip
+        return written, counted
 
-    expected = shuffled(1)
+    expected, counted = shuffled(1)
     assert [part[:2] for part in expected] == [(number, total) for number in range(total)]
     assert sum(len(part.records) for part in expected) == 150
+    assert counted == [([item], 30) for item in range(5)]
     for count in (2, 3, 8):
-        assert shuffled(count) == expected
+        written, counted = shuffled(count)
+        assert written == expected
+        firsts = range(0, 5, count)
+        of_files = [[*range(first, min(first + count, 5))] for first in firsts]
+        assert counted == [(some, 30 * len(some)) for some in of_files]
+        files = {path.name for path in (tmp_path / f"{count}-range").iterdir()}
+        assert files == {f"{i:06d}.{x}" for i in range(len(firsts)) for x in (*FILES, "counts")}
+        # A second call goes on after what is stored.
+        assert shuffled(count) == (written, counted)
+    # Items whose number is not known are stored one by one.
+    written, counted = shuffled(3, iter(range(5)))
+    assert written == expected and len(counted) == 5
 
 
-def test_many_items_are_opened_for_several_parts():
-    assert [local.neighbors(n) for n in (1, 511, 512, 1024, 10**6)] == [1, 1, 2, 3, 8]
+def test_records_of_many_items_are_sorted_together(tmp_path, monkeypatch):
+    """In one run of the file, so that each part is read from one place of it."""
+    monkeypatch.setattr(local, "RUN_BYTES", 1000)
+    runs = []
+    for number in (1, 4):
+        monkeypatch.setattr(local, "neighbors", lambda _, number=number: number)
+
+        def make(item):
+            keys = np.random.default_rng(item).integers(1 << 63, size=9, dtype=np.uint64)
+            yield Keyed(keys, [bytes(100)] * 9, Counts())
+
+        runner = local.LocalRunner(None, tmp_path / str(number))
+        runner.shuffle(make, range(4), lambda n, size: 1, len, Counts, lambda *_: None)
+        found = sorted((tmp_path / str(number)).glob("*.runs"))
+        runs.append([np.fromfile(path, np.int64).tolist() for path in found])
+    assert runs == [[[0, 9]] * 4, [[0, 36]]]
+
+
+def test_many_items_are_stored_and_read_together():
+    assert [local.neighbors(n) for n in (1, 63, 64, 128, 10**6)] == [1, 1, 2, 3, 8]
