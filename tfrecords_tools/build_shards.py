@@ -10,7 +10,8 @@ unchanged, with its line breaks and blanks. --min_words, --max_symbol_share and 
 documents out. The same command gives the same bytes with any number of workers, and with any
 --runner.
 If it was stopped, the same command continues where it ended. With `phases` in the config, --phase
-says which one the shards are for.
+says which one the shards are for. --dry_run says how large the shards would be and how long the
+build would take, and writes nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -51,6 +52,11 @@ def define_flags() -> None:
     flags.DEFINE_string("phrases", None, "lexicon for `unit: phrase`, one on each line")
     flags.DEFINE_string("entities", None, "lexicon for `unit: entity`, one on each line")
     flags.DEFINE_bool("split_sentences", False, "lines are paragraphs: split them into sentences")
+    flags.DEFINE_bool(
+        "dry_run",
+        False,
+        "build a part of the text, say what the whole would take, and keep nothing",
+    )
 
 
 def main(argv: list[str]) -> None:
@@ -63,6 +69,8 @@ def main(argv: list[str]) -> None:
         return
     errors.require(options, *_REQUIRED)
     where = execution.from_flags(argv)
+    if options.dry_run and where.engine:
+        raise errors.UserError("--dry_run: is of a build on this machine: leave out --runner")
     if where.workers:
         # TensorFlow is slow to load. The process that workers are forked from loads it meanwhile.
         parallel.start("tfrecords_tools.pretraining.examples")
@@ -80,16 +88,18 @@ def main(argv: list[str]) -> None:
         options.entities,
         corpus.filters_of(options),
     )
-    builder.build(
-        settings,
-        options.input,
-        options.output,
-        where,
-        options.num_shards,
-        options.on_bad_utf8,
-        options.on_long_line,
-        lambda line: print(line, flush=True),
-    )
+
+    def report(line: str) -> None:
+        print(line, flush=True)
+
+    reading = (options.num_shards, options.on_bad_utf8, options.on_long_line)
+    if options.dry_run:
+        from tfrecords_tools.pretraining import dry_run
+
+        found = dry_run.forecast(settings, options.input, *reading, report)
+        print(*found.lines(where.workers), sep="\n")
+        return
+    builder.build(settings, options.input, options.output, where, *reading, report)
 
 
 def _phase(whole: "Config", number: int | None) -> "Config":

@@ -85,12 +85,12 @@ def build(
     with (
         input_files.explained(corpus.check),
         folders.new_shards(output) as folder,
-        execution.start(output, plan, _start_worker, report) as (runner, scratch),
+        execution.start(output, plan, start_worker, report) as (runner, scratch),
     ):
         reading = filters.passed(
             settings.filters, corpus, reading, runner.ordered, scratch / "filters", report
         )
-        work = _Build(
+        work = Build(
             settings, corpus, lexicons, reading, folder, scratch, runner, num_shards, report
         )
         built, counts = work.run()
@@ -127,7 +127,7 @@ def _as_warnings() -> Iterator[None]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Build:
+class Build:
     """A build of a shard folder.
 
     Attributes:
@@ -351,7 +351,7 @@ def _copy_tokenizer(folder: AnyPath, settings: Settings) -> _TokenizerFacts:
     )
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Sets up a worker process."""
     from tfrecords_tools.pretraining import examples
 
