@@ -159,7 +159,8 @@ def forecast(
 
 def _chosen(groups: Sequence[Group], most: int) -> list[Group]:
     """Returns the first groups, which are a random sample of the corpus; at least one."""
-    chosen, size = [], 0
+    chosen: list[Group] = []
+    size = 0
     for group in groups:
         if chosen and size + group.bytes > most:
             break
