@@ -68,7 +68,7 @@ _LAYOUTS: dict[str, tuple[Layout, ...]] = {
     r"(?:position_embedding|distance_table)/table": _WIDTH,
     r"\w+_adapter/inner/kernel": (*_COLUMNS, *_WHOLE),
     r"\w+_adapter/outer/kernel": (*_ROWS, *_WHOLE),
-    # Norms, biases of scores, and others of at most some 10,000 numbers.
+    # Norms, biases of scores, and others of at most some 100,000 numbers.
     r"(?:\w+_)?norm/(?:scale|offset)": _WHOLE,
     r"segment_embedding(?:/table)?": _WHOLE,
     r"query_start": _WHOLE,
@@ -78,6 +78,9 @@ _LAYOUTS: dict[str, tuple[Layout, ...]] = {
     r"\w+_adapter/(?:inner|outer)/bias": _WHOLE,
     r"encoder/(?:rows|weights)": _WHOLE,  # the numbers of rows that pieces share
 }
+# Layers whose outputs [B, T, D] have each row of the batch on its devices: XLA would else split the
+# states as it finds the kernels with `fsdp`, and then each device computes all rows.
+_STATES = r"(?:token_embedding|words|(?:cross_)?attention/output|feed_forward/outer)/output"
 
 
 def layout_map(
@@ -120,6 +123,7 @@ def layout_map(
     for row, layout in _chosen(_shapes(configs), sizes).items():
         if any(layout):
             result[_pattern(row)] = tuple(axis and axes[axis] for axis in layout)
+    result[_pattern(_STATES)] = (data,)
     return result
 
 
@@ -139,12 +143,15 @@ class DeviceWeights:
 
     def lines(self) -> Iterator[str]:
         """Yields the lines of a table, in bytes of float32."""
-        once = self.device * _BYTES
-        yield f"  all weights                  {self.all * _BYTES:>17,} bytes"
-        yield f"  on a device                  {once:>17,}, {self.device / self.all:.4f} of them"
-        yield f"    that every device has      {self.whole * _BYTES:>17,}"
-        yield f"  with gradients               {2 * once:>17,}"
-        yield f"  and both moments of AdamW    {4 * once:>17,}"
+        numbers = {
+            "bytes of the encoder": self.all,
+            "on a device": self.device,
+            "of which every device has": self.whole,
+            "with gradients": 2 * self.device,
+            "and the moments of AdamW": 4 * self.device,
+        }
+        for part, number in numbers.items():
+            yield f"  {part:27} {number * _BYTES:>14,}"
 
 
 def device_weights(

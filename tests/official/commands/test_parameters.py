@@ -49,11 +49,14 @@ GENERATORS = {
 }  # fmt: skip
 
 
+NO_FLAGS = {"vocab_size": None, "override": [], "mesh": None, "fsdp": False}
+
+
 @pytest.fixture(scope="module")
 def printed():
     """What one command prints of all configs: {name: {part: number}}."""
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
-        patch.setattr(parameters.flags, "FLAGS", SimpleNamespace(vocab_size=None, override=[]))
+        patch.setattr(parameters.flags, "FLAGS", SimpleNamespace(**NO_FLAGS))
         parameters.main(["", *map(str, sorted(PRETRAIN.glob("*.yaml")))])
     actual = {}
     for line in out.getvalue().splitlines():
@@ -154,7 +157,7 @@ def test_the_command_prints_them():
 
 @pytest.fixture
 def flags(monkeypatch):
-    values = SimpleNamespace(vocab_size=None, override=[])
+    values = SimpleNamespace(**NO_FLAGS)
     monkeypatch.setattr(parameters.flags, "FLAGS", values)
     return values
 
@@ -171,6 +174,35 @@ def test_a_vocabulary_size_for_a_config_that_has_none(flags, capsys):
     parameters.main(["", path])
     larger = int(capsys.readouterr().out.splitlines()[1].split()[1].replace(",", ""))
     assert larger - smaller == 2 * 32  # A row of the token table and one of the positions'.
+
+
+@pytest.mark.slow
+def test_what_a_device_of_a_mesh_has(flags, capsys):
+    flags.mesh, flags.fsdp = "8x4", True
+    parameters.main(["", str(PRETRAIN / "t5_11b.yaml")])
+    # 532,480 bytes of norms and of biases of distances, and 1/32 of all others.
+    assert capsys.readouterr().out.splitlines()[-6:] == [
+        "  8x4 devices, fsdp",
+        "  bytes of the encoder        45,229,285,376",
+        "  on a device                  1,413,931,008",
+        "  of which every device has          532,480",
+        "  with gradients               2,827,862,016",
+        "  and the moments of AdamW     5,655,724,032",
+    ]
+    assert 1_413_931_008 == 532_480 + (45_229_285_376 - 532_480) // 32
+
+
+def test_meshes_that_cannot_be_used(flags):
+    mini = str(PRETRAIN / "t5_mini.yaml")
+    flags.mesh, flags.vocab_size = "8x5", 100
+    with pytest.raises(UserError, match=r"t5_mini.yaml: encoder/.*: cannot be split into"):
+        parameters.main(["", mini])
+    flags.mesh = "8"
+    with pytest.raises(UserError, match="--mesh=8: not the numbers of two axes, such as 8x4"):
+        parameters.main(["", mini])
+    flags.mesh, flags.fsdp = None, True
+    with pytest.raises(UserError, match="--fsdp is for devices: give --mesh"):
+        parameters.main(["", mini])
 
 
 def test_errors(flags):

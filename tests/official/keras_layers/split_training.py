@@ -32,11 +32,15 @@ CONFIGS = {
     "modern": garden.TransformerConfig(**SIZES, **MODERN, pooler=False),
     "XLNet": garden.TransformerXLConfig(**SIZES, memory_length=0),
     "T5": garden.EncoderDecoderConfig(**SIZES),
+    "ELMo": garden.BilmConfig(
+        vocab_size=34, tokens="words", cell_size=16, projection_size=8, num_layers=1
+    ),
 }
 KINDS = {
     "transformer": garden.TransformerEncoder,
     "transformer_xl": garden.TransformerXLEncoder,
     "encoder_decoder": garden.EncoderDecoder,
+    "bilm": garden.BilmEncoder,
 }
 # {name: (shape, names of the axes, arguments of `layout_map`)}.
 MESHES = {
@@ -47,6 +51,7 @@ MESHES = {
 }
 CASES = [("BERT", mesh) for mesh in MESHES]
 CASES += [("modern", "2x4 fsdp"), ("XLNet", "4x2"), ("T5", "2x4 fsdp")]
+CASES += [("ELMo", "2x4 fsdp")]
 LENGTH = 8
 
 
@@ -94,6 +99,20 @@ def train(config, seed=0):
     }
 
 
+def rows_of_states(config):
+    """The axis over which the rows of computed states are split."""
+    encoder = KINDS[config.type](config)
+    fields, _, _ = data(config)
+    fields = {
+        name: keras.distribution.distribute_tensor(
+            x, keras.distribution.distribution().get_data_layout(x.shape)
+        )
+        for name, x in fields.items()
+    }
+    states = jax.jit(lambda fields: encoder(**fields)["sequence_output"])(fields)
+    return states.sharding.spec[0]
+
+
 def on_device(variables):
     """The bytes of variables on the first device."""
     first = jax.devices()[0]
@@ -113,6 +132,8 @@ def train_split(config, mesh_name):
     parallel = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
     with parallel.scope():
         found = train(config)
+        if mesh_name == "8 fsdp":
+            found["rows"] = rows_of_states(config)
     found["planned"] = 4 * garden.device_weights(mesh, config, **options).device
     return found
 

@@ -1,6 +1,7 @@
 """How the weights of encoders are split over devices, and training that is split so."""
 
 import dataclasses
+import importlib.util
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 
+import official
 import official.keras_layers as garden
 from official import config as configs
 from official.config import registry
@@ -19,7 +21,10 @@ from official.keras_layers import layouts
 from official.utils import keras_private
 from official.utils.errors import UserError
 from tests import ROOT
+from tests.official.keras_layers.test_text import write as write_folder
 
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="no JAX")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
 LARGE = 2**17  # weights; half a MiB
 BERT = garden.TransformerConfig(vocab_size=30522, num_layers=1)
 # Configs of every form of a weight, of one layer of the published sizes.
@@ -44,6 +49,29 @@ OTHERS = {
     "ELMo of words": garden.BilmConfig(vocab_size=100_000, tokens="words"),
     "static": garden.StaticConfig(vocab_size=30522, num_rows=20_000),
 }
+
+
+# What the test of the page runs after it.
+FOLDER = """
+import json
+
+import official
+
+batch = {"token_ids": token_ids[:8], "padding_mask": padding_mask[:8]}
+found = {
+    "losses": history.history["loss"],
+    "batch": {name: x.tolist() for name, x in batch.items()},
+    "scores": model.predict(batch, verbose=0).tolist(),
+    "bytes": sum(v.value.addressable_shards[0].data.nbytes for v in encoder.weights),
+}
+layout = layout_map(mesh, official.config.load("run/pretrained").encoder)
+parallel = keras.distribution.ModelParallel(layout_map=layout, batch_dim_name="batch")
+keras.distribution.set_distribution(parallel)
+encoder, preprocess = official.keras_encoder("run/pretrained")
+assert any("model" in v.value.sharding.spec for v in encoder.weights)
+states = encoder(**preprocess(["bada fife lalo", "mo"]))["sequence_output"]
+print(json.dumps({**found, "states": np.asarray(states).tolist()}))
+"""
 
 
 def published(name):
@@ -150,20 +178,19 @@ def test_a_weight_without_a_row_is_an_error(monkeypatch):
 @pytest.fixture(scope="module")
 def trained():
     """What `split_training.py` found."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     script = ROOT / "tests" / "official" / "keras_layers" / "split_training.py"
     done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True
+        [sys.executable, str(script)], env=ENVIRONMENT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
+@needs_jax
 @pytest.mark.slow
 @pytest.mark.long
 def test_split_training_is_that_of_one_device(trained):
     """Losses with dropout, and weights after six steps, on 8 virtual devices."""
-    pytest.importorskip("jax")
     compared = 0
     for name, runs in trained.items():
         one = runs.pop("one device")
@@ -185,4 +212,31 @@ def test_split_training_is_that_of_one_device(trained):
             parts = one["encoder_bytes"] / run["encoder_bytes"]
             low, high = {"2x4": (3.5, 4), "4x2": (1.9, 2)}.get(mesh_name, (5.5, 8))
             assert low < parts <= high
-    assert compared == 7
+    assert compared == 8
+    # No device computes the rows of others, although kernels are split over the same devices.
+    assert trained["BERT"]["8 fsdp"]["rows"] == "batch"
+
+
+@needs_jax
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_page_runs_as_it_stands(tmp_path):
+    text = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    write_folder(tmp_path / "run" / "pretrained")
+    (tmp_path / "page.py").write_text(code + FOLDER, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    # What is printed of a device, and the vectors of texts by the encoder of the model folder.
+    on_device = int(re.search(r"on a device +([\d,]+)", done.stdout)[1].replace(",", ""))
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert on_device == found["bytes"]
+    assert found["losses"][1] < found["losses"][0] < 8
+    model = keras.models.load_model(tmp_path / "split.keras")
+    scores = model({name: np.array(x) for name, x in found["batch"].items()})
+    np.testing.assert_allclose(scores, found["scores"], rtol=0, atol=1e-5)
+    encoder, preprocess = official.keras_encoder(tmp_path / "run" / "pretrained")
+    states = encoder(**preprocess(["bada fife lalo", "mo"]))["sequence_output"]
+    np.testing.assert_allclose(states, found["states"], rtol=0, atol=1e-5)
