@@ -30,3 +30,8 @@ def test_the_table_compares_with_single_groups_and_shards():
         "| 1 | 8 | 0.5 | 12.5 | 8.0 |",
         "| 8 | 8 | 0.2 | 6.2 | 16.0 |",
     ]
+
+
+def test_groups_of_a_corpus():
+    number, seconds, memory = groups.planned(2)
+    assert number == 2 * 10**9 // (8 << 20) and 0 < seconds < 100 and memory >= 0
