@@ -97,3 +97,11 @@ def test_the_commands_of_setting_up_install_from_lock_files():
         [command] = re.findall(r"^```\n(python3? -m venv .*?)```", text, re.MULTILINE | re.DOTALL)
         assert "pip install --require-hashes -r requirements.lock\n" in command
         assert command.endswith("pip install --no-deps --no-build-isolation .\n")
+
+
+def test_the_image_of_beam_has_the_version_of_the_requirements():
+    """And the version of Python that the lock files are made for."""
+    lines = (ROOT / "tfrecords_tools" / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    (beam,) = requirements(["requirements-beam.txt"])
+    (image,) = [line for line in lines if line.startswith("FROM ")]
+    assert image == f"FROM apache/beam_python3.11_sdk:{str(beam.specifier).removeprefix('==')}"
