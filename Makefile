@@ -40,7 +40,8 @@ help:
 	@echo "make docs         the pages of docs/ as a site, in site/ (installs mkdocs-material)"
 
 # The lock file has each package that these requirements lead to, with the hashes of its files.
-LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-buckets.txt
+LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-ray.txt \
+	requirements-buckets.txt
 
 .venv/.ready: requirements-dev.lock
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11, 3.12 or 3.13 with venv and ensurepip" \

@@ -53,9 +53,9 @@ class Memory(threading.Thread):
         """Measures ten times a second."""
         while not self._ended.wait(0.1):
             self.main = max(self.main, _peak(self._process))
-            for below in _below(self._process):
+            for below in children(self._process):
                 # Workers are grandchildren: they are forked from a child of the main process.
-                self.worker = max([self.worker, *map(_peak, _below(below))])
+                self.worker = max([self.worker, *map(_peak, children(below))])
 
     def end(self) -> None:
         """Stops measuring."""
@@ -71,7 +71,8 @@ def _peak(process: int) -> float:
         return 0.0
 
 
-def _below(process: int) -> list[int]:
+def children(process: int) -> list[int]:
+    """Returns the processes that a process has started, and that run."""
     try:
         files = Path(f"/proc/{process}/task").glob("*/children")
         return [int(child) for path in files for child in path.read_text().split()]

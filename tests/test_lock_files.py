@@ -15,6 +15,7 @@ FILES = {
         "requirements.txt",
         "requirements-dev.txt",
         "requirements-beam.txt",
+        "requirements-ray.txt",
         "requirements-buckets.txt",
     ],
     "requirements-tpu.lock": ["requirements-tpu.txt"],

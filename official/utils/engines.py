@@ -46,6 +46,7 @@ KINDS = {
         "beam",
         "--direct_num_workers=2 --direct_running_mode=multi_processing",
     ),
+    "ray": Kind("Ray", "ray", "ray", "--num_cpus=2 --task_timeout=3600"),
 }
 
 

@@ -1,37 +1,29 @@
 """Runs functions on Apache Beam: see `shuffle.Runner`.
 
-Results of functions are passed in files (`official.utils.beam`), records only through Beam. An
-element of Beam costs more than a record, so records travel in blocks.
-
-Shapes: N records of a block.
+Results of functions are passed in files (`official.utils.beam`), records only through Beam, in
+blocks, which are tuples of bytes: every runner of Beam has a fast coder for them.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from official.utils import beam as pipelines
 from official.utils.beam import Results, content, set_up
 from official.utils.errors import UserError
-from tfrecords_tools.writing import shards
+from tfrecords_tools.writing import blocks
+from tfrecords_tools.writing.blocks import Block, shard_records
 from tfrecords_tools.writing.shuffle import (
-    OVERHEAD_BYTES,
     AnyCounts,
     Counts,
     Item,
     Keyed,
     Result,
     ShardRecords,
-    first_key,
-    order,
     sorted_blocks,
 )
-
-_KEY_BYTES = 8
-_BLOCK_BYTES = 4 << 20  # of records that travel together
 
 
 class Runner(pipelines.Runner):
@@ -61,14 +53,14 @@ class Runner(pipelines.Runner):
             )
             size = (
                 records
-                | "size" >> beam.Map(_Block.sizes)
+                | "size" >> beam.Map(_size)
                 | "sizes" >> beam.CombineGlobally(_Sizes())
                 | "number of parts" >> beam.Map(functools.partial(_count, parts=parts))
             )
             _ = size | "store the number" >> beam.Map(functools.partial(total.store, 0))
             _ = (
                 records
-                | "part" >> beam.FlatMap(_Block.parts, total=beam.pvalue.AsSingleton(size))
+                | "part" >> beam.FlatMap(_cut, total=beam.pvalue.AsSingleton(size))
                 | "parts" >> beam.GroupByKey()
                 | "write"
                 >> beam.Map(
@@ -104,67 +96,12 @@ class _Make(beam.DoFn):
         set_up(self._setup)
 
     def process(self, element: tuple[int, Any]) -> Iterable[Any]:
-        """Yields the records in blocks, as tuples of bytes; see `_Block`."""
+        """Yields the records in blocks, as tuples of bytes; see `Block`."""
         number, item = element
         counts = self._counts()
-        for keys, records in sorted_blocks(self._make(content(item)), counts, _BLOCK_BYTES):
-            yield tuple(_Block.of(keys, records))
+        for keys, records in sorted_blocks(self._make(content(item)), counts, blocks.BYTES):
+            yield tuple(Block.of(keys, records))
         self._made.store(number, counts)
-
-
-class _Block(NamedTuple):
-    """Records in the order of their keys, as bytes, for which every runner has a fast coder.
-
-    Attributes:
-      keys: uint64 [N].
-      ends: the end of each record, int64 [N].
-      data: the records, one behind the other.
-    """
-
-    keys: bytes
-    ends: bytes
-    data: bytes
-
-    @classmethod
-    def of(cls, keys: np.ndarray, records: Sequence[bytes]) -> "_Block":
-        """Returns the block of records in the order of their keys."""
-        ends = np.cumsum(np.fromiter(map(len, records), np.int64, len(records)))
-        return cls(keys.tobytes(), ends.tobytes(), b"".join(records))
-
-    @staticmethod
-    def sizes(block: tuple[bytes, bytes, bytes]) -> tuple[int, int]:
-        """Returns the number of records and of their bytes in a TFRecord file."""
-        keys, _, data = block
-        count = len(keys) // _KEY_BYTES
-        return count, len(data) + count * OVERHEAD_BYTES
-
-    @staticmethod
-    def parts(
-        block: tuple[bytes, bytes, bytes], total: int | str
-    ) -> Iterator[tuple[int, tuple[bytes, bytes, bytes]]]:
-        """Yields the numbers of parts, and the records of each as a block."""
-        if isinstance(total, str):
-            return
-        all_keys, all_ends, data = block
-        keys, ends = np.frombuffer(all_keys, np.uint64), np.frombuffer(all_ends, np.int64)
-        cuts = np.searchsorted(keys, _later_keys(total))
-        for number in np.unique(np.searchsorted(cuts, np.arange(len(keys)), "right")).tolist():
-            first = int(cuts[number - 1]) if number else 0
-            last = int(cuts[number]) if number < total - 1 else len(keys)
-            start = int(ends[first - 1]) if first else 0
-            own = ends[first:last] - start
-            yield number, (keys[first:last].tobytes(), own.tobytes(), data[start : ends[last - 1]])
-
-    def records(self) -> list[bytes]:
-        """Returns the records."""
-        ends = np.frombuffer(self.ends, np.int64).tolist()
-        return [self.data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-
-
-@functools.lru_cache(maxsize=1)
-def _later_keys(total: int) -> np.ndarray:
-    """Returns the first key of each part but the first, uint64 [total - 1]."""
-    return np.array([first_key(part, total) for part in range(1, total)], np.uint64)
 
 
 class _Sizes(beam.CombineFn):
@@ -198,6 +135,19 @@ def _count(sizes: tuple[int, int], parts: Callable[[int, int], int]) -> int | st
         return str(error)
 
 
+def _size(block: tuple[bytes, bytes, bytes]) -> tuple[int, int]:
+    return Block(*block).sizes()
+
+
+def _cut(
+    block: tuple[bytes, bytes, bytes], total: int | str
+) -> Iterator[tuple[int, tuple[bytes, bytes, bytes]]]:
+    """Yields the numbers of parts, and the records of each as a block."""
+    if not isinstance(total, str):
+        for number, part in Block(*block).parts(total):
+            yield number, (part.keys, part.ends, part.data)
+
+
 def _write(
     part: tuple[int, Iterable[tuple[bytes, bytes, bytes]]],
     total: int | str,
@@ -205,8 +155,4 @@ def _write(
 ) -> tuple[int, Any]:
     assert isinstance(total, int)  # or there are no parts
     number, given = part
-    blocks = [_Block(*each) for each in given]
-    keys = np.concatenate([np.frombuffer(block.keys, np.uint64) for block in blocks])
-    records = [record for block in blocks for record in block.records()]
-    chosen = order(keys, records.__getitem__)
-    return number, write(ShardRecords(number, total, shards.encoded([records[i] for i in chosen])))
+    return number, write(shard_records(number, total, (Block(*each) for each in given)))
