@@ -49,7 +49,7 @@ OPTIONS = (
         int,
         None,
         "of a Ray of this command alone: the bytes of its object store; more goes to files in "
-        "TMPDIR. Default: 30% of the memory",
+        "TMPDIR, or in /tmp if its path is long. Default: 30% of the memory",
         least=75 << 20,
     ),
     Flag(
@@ -95,10 +95,8 @@ class Runner:
         self._started = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            if not ray.is_initialized():
-                stack.enter_context(_running(self._options))
-            self._started = stack.pop_all()
+        if not ray.is_initialized():
+            self._started.enter_context(_running(self._options))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -119,11 +117,16 @@ class Runner:
           UserError: the function raised it, or a task was killed, or took too long.
         """
         pickled = ((pickle.dumps(item),) for item in items)
-        for (result,) in self.results(functools.partial(_pickled, function=function), pickled):
+        applied = functools.partial(_pickled, function=function)
+        for (result,) in self.results(applied, pickled, function):
             yield pickle.loads(result)
 
     def results(
-        self, function: Callable[..., tuple], arguments: Iterable[tuple], references: int = 0
+        self,
+        function: Callable[..., tuple],
+        arguments: Iterable[tuple],
+        named: Callable,
+        references: int = 0,
     ) -> Iterator[tuple]:
         """Yields what a function returns, in order.
 
@@ -133,6 +136,7 @@ class Runner:
           function: a pure function that can be pickled. It returns a tuple of one value, and of
             `references` others, which stay in the object store.
           arguments: the arguments of each call. References are replaced by their values.
+          named: the function that an error names.
           references: see above.
 
         Yields:
@@ -150,38 +154,32 @@ class Runner:
 
         most = max(2, 2 * int(ray.cluster_resources().get("CPU", 1)))
         pending: collections.deque[_Task] = collections.deque()
-        name = getattr(function, "keywords", {}).get("function", function)
         try:
             for number, given in enumerate(arguments):
                 pending.append(submit(number, given))
                 if len(pending) >= most:
-                    yield self._result(pending.popleft(), submit, name)
+                    yield self._result(pending.popleft(), submit, named)
             while pending:
-                yield self._result(pending.popleft(), submit, name)
+                yield self._result(pending.popleft(), submit, named)
         finally:
-            for left in pending:
-                ray.cancel(left.results[0], force=True)
+            if ray.is_initialized():  # or `cancel` would start it
+                for left in pending:
+                    ray.cancel(left.results[0], force=True)
 
-    def _result(
-        self, task: _Task, submit: Callable[[int, tuple], _Task], function: Callable
-    ) -> tuple:
+    def _result(self, task: _Task, submit: Callable[[int, tuple], _Task], named: Callable) -> tuple:
         """Waits for a task; one that hangs is tried twice."""
         limit = self._options.task_timeout
-        for _ in range(2):
+        for again in (False, True):
+            if again:
+                task = submit(task.number, task.arguments)
             if ray.wait([task.results[0]], timeout=limit)[0]:
                 with user_errors():
-                    return (_unwrapped(ray.get(task.results[0])), *task.results[1:])
+                    return (ray.get(task.results[0]), *task.results[1:])
             ray.cancel(task.results[0], force=True)
-            task = submit(task.number, task.arguments)
-        ray.cancel(task.results[0], force=True)
         raise UserError(
-            f"--task_timeout={limit}: the task {_name(function)}, number {task.number} from 0, was "
+            f"--task_timeout={limit}: the task {_name(named)}, number {task.number} from 0, was "
             "not done in this time, nor in a second try: look at its host, or give it more seconds"
         )
-
-
-def _unwrapped(result: Any) -> Any:
-    return result[0] if isinstance(result, tuple) else result
 
 
 def _name(function: Callable) -> str:
@@ -199,7 +197,8 @@ def _apply(shared: list[ObjectRef], *arguments: Any) -> Any:
     """Calls a function in a worker, which is set up before the first time."""
     function, setup = _loaded(*shared)
     _set_up(setup)
-    return function(*arguments)
+    values = function(*arguments)
+    return values if len(values) > 1 else values[0]
 
 
 @functools.lru_cache(maxsize=4)

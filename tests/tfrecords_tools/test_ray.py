@@ -9,7 +9,7 @@ from official.conversion import converted_model, huggingface
 from official.serving import vector_pieces
 from official.utils.engines import Engine
 from official.utils.errors import UserError
-from tests import GOLDEN, commands, hanging, small
+from tests import GOLDEN, hanging, small
 from tests.tfrecords_tools.tasks import test_splits
 from tests.tfrecords_tools.test_beam import FORMATS, TEXTS, contents
 from tfrecords_tools.pretraining import builder
@@ -47,14 +47,6 @@ def test_a_cluster_that_is_not_there(monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(UserError, match="address=127.0.0.1:1: .*refused: give HOST:PORT"), runner():
         pass
-
-
-def test_workers_are_of_this_machine():
-    done = commands.run(
-        "tfrecords_tools.build_phrases", "--input=x", "--output=y", "--runner=ray", "--workers=2"
-    )
-    assert done.returncode == 2
-    assert "Ray has options of its own, such as -- --num_cpus=2" in done.stderr
 
 
 @pytest.fixture(scope="module")

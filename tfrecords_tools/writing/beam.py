@@ -5,7 +5,7 @@ blocks, which are tuples of bytes: every runner of Beam has a fast coder for the
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam

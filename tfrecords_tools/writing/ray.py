@@ -8,7 +8,7 @@ does not fit the object stores is in files.
 import functools
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,26 +49,28 @@ class Runner(tasks.Runner):
         parts: Callable[[int, int], int],
         write: Callable[[ShardRecords], Result],
         counts: type[AnyCounts],
-        counted: Callable[[Item, AnyCounts], None],
+        counted: Callable[[Sequence[Item], AnyCounts], None],
     ) -> list[Result]:
         """See `shuffle.Runner`."""
         listed = list(items)
         made = self.results(
             functools.partial(_make, make=make, counts=counts),
             ((pickle.dumps(item),) for item in listed),
+            make,
             references=1,
         )
         tables: list[ObjectRef] = []
         sizes = np.zeros(2, np.int64)  # of records, and of their bytes
         for item, (head, table) in zip(listed, made, strict=True):
             item_counts, item_sizes = pickle.loads(head)
-            counted(item, item_counts)
+            counted([item], item_counts)
             sizes += item_sizes
             tables.append(table)
         total = parts(*sizes.tolist())
         written = self.results(
             functools.partial(_write, write=write, total=total),
             ((reference,) for reference in _shuffled(tables, total)),
+            write,
         )
         results = {number: result for (data,) in written for number, result in pickle.loads(data)}
         empty = [number for number in range(total) if number not in results]
