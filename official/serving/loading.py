@@ -12,7 +12,7 @@ from official.serving import RUNTIMES
 from official.serving.light import folder as light
 from official.serving.light.embedder import LightEmbedder
 from official.serving.light.folder import PRECISIONS
-from official.serving.light.model import LightModel
+from official.serving.light_model import LightModel
 from official.utils import atomic, errors, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath

@@ -138,10 +138,10 @@ class Writer:
 
     def __call__(self, piece: Piece) -> tuple[int, int]:
         """Writes a piece; returns the number of its texts, and of those that were cut."""
-        from official.serving.vectors import embedder
+        from official.serving.vectors import vector_files
 
         cut = self.embedder.cut
-        chunks = zip(embedder.chunks(piece.ids), embedder.chunks(piece.texts), strict=True)
+        chunks = zip(vector_files.chunks(piece.ids), vector_files.chunks(piece.texts), strict=True)
         blocks = ((ids, self.vectors(texts)) for ids, texts in chunks)
         if self._options.format == "parquet":
             path = self._folder / name_of(piece.number, self._options.format)

@@ -258,11 +258,11 @@ def test_a_config_of_another_run_is_refused_there_too(task):
 
 
 def test_numpy_reads_vectors_from_remote_files(task):
-    from official.serving.vectors import embedder
+    from official.serving.vectors import vector_files
 
     texts = texts_of(task)
     loaded = official.load(task / "model").embedder
-    embedder.write(loaded, texts, f"{task}/v.npy", report=lambda line: None)
+    vector_files.write(loaded, texts, f"{task}/v.npy", report=lambda line: None)
     read = np.load(io.BytesIO((task / "v.npy").read_bytes()))
     # The first batch runs without a graph, which may round differently from later ones.
     again = official.load(task / "model").embedder

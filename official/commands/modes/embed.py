@@ -150,18 +150,19 @@ def run(options: Values, engine: Engine | None = None) -> None:
     if options.pieces:
         _embed_pieces(options, layer, engine)
         return
-    from official.serving.vectors.embedder import check_output, write
+    from official.serving.vectors import vector_files
     from official.tasks import text_files
 
-    check_output(options.output, options.tokens)
+    vector_files.check_output(options.output, options.tokens)
     texts = text_files.Counted(options.texts)
-    model = mode.embedding_model(options)
-    write(
+    others = options.tokens or layer is not None or options.state != "fresh"
+    model = mode.vectors(options, whole=others)
+    vector_files.write(
         model.embedder,
         (text for _, text in texts),
         options.output,
         count=texts.count,
-        settings=mode.embedding_settings(options, model),
+        settings=model.settings,
         layer=layer,
         tokens=options.tokens,
         state=options.state,

@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from official.utils import paths
 from official.utils.errors import UserError
 from official.utils.flag_table import Flag, Values
 
@@ -94,8 +95,22 @@ def strategy(
     return strategies.create(options.distribution_strategy, options.tpu, options.num_replicas)
 
 
-def embedding_model(options: Values) -> "loaded_model.LoadedModel":
-    """Loads the model that computes vectors."""
+class Vectors(NamedTuple):
+    """What computes the vectors of a command.
+
+    Attributes:
+      embedder: computes them.
+      settings: their settings, with the values of flags.
+      name: the name of the model.
+    """
+
+    embedder: Any
+    settings: "EmbeddingSettings"
+    name: str
+
+
+def whole_model(options: Values) -> "loaded_model.LoadedModel":
+    """Loads a model by TensorFlow."""
     from official.serving import loaded_model
 
     return loaded_model.load(
@@ -103,12 +118,35 @@ def embedding_model(options: Values) -> "loaded_model.LoadedModel":
     )
 
 
-def embedding_settings(options: Values, model: "loaded_model.LoadedModel") -> "EmbeddingSettings":
-    """Returns the settings of the vectors of a model, with the values of flags; sets `is_sparse`.
+def vectors(options: Values, whole: bool) -> Vectors:
+    """Loads what computes vectors, without TensorFlow where LiteRT suffices.
+
+    Args:
+      options: the values of the flags.
+      whole: whether others than the vectors of texts are needed.
 
     Raises:
       UserError: a flag is not for the vectors of this model.
     """
+    from official import config as configs
+    from official.serving import loading
+    from official.serving.light_model import LightModel
+
+    if whole or options.sparse is not None:
+        return _by_tensorflow(options, whole_model(options))
+    model = loading.load(options.model_dir, options.checkpoint, options.precision, options.runtime)
+    if not isinstance(model, LightModel):
+        return _by_tensorflow(options, model)
+    settings = _settings(options, model.vectors.settings)
+    if not model.vectors.computes(settings):
+        return _by_tensorflow(options, model.whole)
+    file = paths.path(options.model_dir) / "config.yaml"
+    name = configs.load(file).name if file.exists() else file.parent.name
+    return Vectors(model.vectors, settings, name)
+
+
+def _by_tensorflow(options: Values, model: "loaded_model.LoadedModel") -> Vectors:
+    """Checks the flags for vectors of a model; sets `is_sparse`."""
     embedder = model.embedder
     if options.sparse is not None:
         embedder.is_sparse = options.sparse
@@ -117,7 +155,12 @@ def embedding_settings(options: Values, model: "loaded_model.LoadedModel") -> "E
         if options.is_given(name):
             kind = "sparse" if embedder.is_sparse else "dense"
             raise UserError(f"--{name}: not supported for {kind} vectors; remove it")
-    return embedder.settings.with_values(
+    return Vectors(embedder, _settings(options, embedder.settings), model.config.name)
+
+
+def _settings(options: Values, settings: "EmbeddingSettings") -> "EmbeddingSettings":
+    """Returns settings with the values of the flags."""
+    return settings.with_values(
         options.pooling,
         options.normalize,
         options.max_length,

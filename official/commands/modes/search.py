@@ -21,7 +21,7 @@ Runs of several searches are joined by the ranks of their documents, without a m
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from official.commands.modes import mode, vectors
 from official.commands.modes.mode import Mode
@@ -99,8 +99,6 @@ _OF_FUSED = ("fuse", "beir", "split", "output", "top_k")
 
 def run(options: Values) -> None:
     """Writes the documents that suit queries best, as a TREC run, and its metrics if it has any."""
-    from official.evaluation import max_sim
-    from official.serving import reranking
     from official.serving.vectors import search
     from official.tasks import beir, text_files, trec
 
@@ -133,24 +131,41 @@ def run(options: Values) -> None:
                 raise errors.UserError(f"--{name} is missing (--mode=search); see --help")
         queries = dict(text_files.unique(options.queries))
         documents = paths.path(options.texts or "")
-    model = mode.embedding_model(options)
-    if options.pool_factor is not None:
-        max_sim.check_factor(options.pool_factor)
-        model.embedder.late  # noqa: B018  (refuses a model without vectors of tokens)
-        model.embedder.pool_factor = options.pool_factor
-    places = (options.output, top_k, model.config.name, progress.say)
     if options.rerank:
+        from official.serving import reranking  # imports TensorFlow
+
+        ranker = mode.whole_model(options)
+        _pool(options, ranker.embedder)
+        places = (options.output, top_k, ranker.config.name, progress.say)
         found = trec.read_run(paths.path(options.rerank), queries)
         found = beir.without_own(found) if judged else found
-        known = reranking.write(model, queries, documents, found, *places)
+        known = reranking.write(ranker, queries, documents, found, *places)
     else:
+        others = bool(options.vectors) or options.pool_factor is not None
+        model = mode.vectors(options, whole=others)
         embedder = model.embedder
-        embedder.settings = mode.embedding_settings(options, model)
+        _pool(options, embedder)
+        embedder.settings = model.settings
+        places = (options.output, top_k, model.name, progress.say)
         stored = options.vectors and search.opened(embedder, options.vectors, options.rescore)
         known = search.write(embedder, queries, stored or documents, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")
     if judged:
         _score(options.output, judged, known)
+
+
+def _pool(options: Values, embedder: Any) -> None:
+    """Sets --pool_factor.
+
+    Raises:
+      UserError: the model has no vectors of tokens.
+    """
+    from official.evaluation import max_sim
+
+    if options.pool_factor is not None:
+        max_sim.check_factor(options.pool_factor)
+        embedder.late  # noqa: B018  (refuses a model without vectors of tokens)
+        embedder.pool_factor = options.pool_factor
 
 
 def _fuse(options: Values, top_k: int) -> None:

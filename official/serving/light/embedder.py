@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from official.evaluation.nearest_vectors import normalized
+from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.compute import length_order
 from official.serving.light import folder as files
 from official.serving.light.runs import POSITIONS, Run, Runs, in_threads
@@ -24,7 +26,8 @@ class LightEmbedder:
 
     Attributes:
       folder: the folder.
-      settings: the settings of the vectors.
+      settings: the settings of the vectors; others, such as a shorter length, may be set.
+      is_sparse, default_layer: as of an `Embedder`: they are dense, and of one layer.
       max_length: longer texts are cut to this number of tokens, special tokens included.
       cut: the number of texts so far that were longer than `max_length`.
 
@@ -32,6 +35,9 @@ class LightEmbedder:
       UserError: a file is missing or damaged, a package is not installed, or the package
         `tokenizers` splits texts in another way than the tokenizer of the model.
     """
+
+    is_sparse = False
+    default_layer = None
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = paths.path(folder)
@@ -79,23 +85,31 @@ class LightEmbedder:
     def texts(
         self,
         texts: Sequence[str],
+        settings: EmbeddingSettings | None = None,
+        layer: int | str | None = None,
         batch_size: int = 32,
+        state: object = "fresh",
         prompt: str | None = None,
-        max_length: int | None = None,
         report: Report | None = None,
     ) -> np.ndarray:
-        """Computes a vector for each text; arguments are those of `LoadedModel.encode`.
+        """Computes a vector for each text; arguments are those of `Embedder.texts`.
 
         Returns:
           float32 [number of texts, D], in the order of `texts`.
 
         Raises:
-          UserError: a single text is given instead of a list, the prompt does not exist, or
-            `max_length` has no room for a token.
+          UserError: a single text is given instead of a list, the prompt does not exist, there is
+            no room for a token, or the vectors are others than those of the folder.
         """
-        before = self.settings.prompt(prompt)
+        settings = settings or self.settings
+        if layer is not None or state != "fresh" or not self.computes(settings):
+            raise UserError(
+                f"{self.folder}: has the vectors of texts by its own settings alone: load the "
+                "model folder for others"
+            )
+        before = settings.prompt(prompt)
         given_texts.check_texts(texts, batch_size)
-        longest = self._longest(max_length)
+        longest = self._longest(settings.max_length)
         sequences: list[np.ndarray] = []
         for chunk in batched(texts, _CHUNK):
             sequences += self._split([before + t for t in given_texts.plain(chunk, "texts")])
@@ -113,7 +127,20 @@ class LightEmbedder:
         for rows, found in in_threads(computed, groups, _cores()):
             vectors[rows] = found
             progress(len(rows))
-        return vectors
+        is_normalized = self._about.embedding.normalize
+        return normalized(vectors) if settings.normalize and not is_normalized else vectors
+
+    def computes(self, settings: EmbeddingSettings) -> bool:
+        """Whether these settings have the vectors of the folder, or these normalized."""
+        own = self._about.embedding
+        return settings == own.with_values(
+            normalize=own.normalize or settings.normalize, max_length=settings.max_length
+        )
+
+    def shape(self, layer: int | str | None, settings: EmbeddingSettings) -> tuple[int]:
+        """Returns the shape of a vector, (D,)."""
+        del layer, settings
+        return (self._about.size,)
 
     def _longest(self, max_length: int | None) -> int:
         longest = self.max_length if max_length is None else max_length

@@ -9,7 +9,7 @@ Shapes: N documents, B documents of a block, D size of a vector.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from official.evaluation.sparse_vectors import SparseBest, SparseVectors
 from official.saving import embedding_settings
 from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.vectors import stored
-from official.serving.vectors.embedder import Embedder
 from official.serving.vectors.indexes.dense import BLOCK, TOKENS_BLOCK
 from official.serving.vectors.stored import Stored
 from official.tasks import text_files, trec
@@ -29,12 +28,16 @@ from official.utils.errors import UserError
 from official.utils.paths import AnyPath
 from official.utils.progress import Progress, Report
 
+if TYPE_CHECKING:
+    from official.serving.vectors.embedder import Embedder
+    from official.serving.vectors.vector_files import AnyEmbedder
+
 TOP_K = 100
 CANDIDATES = 10  # times as many documents are compared again
 
 
 def nearest(
-    embedder: Embedder,
+    embedder: "AnyEmbedder",
     queries: Sequence[str],
     documents: Iterable[str],
     top_k: int,
@@ -65,7 +68,7 @@ def nearest(
 
 
 def compared(
-    embedder: Embedder,
+    embedder: "AnyEmbedder",
     queries: Sequence[str],
     documents: Iterable[str],
     top_k: int,
@@ -88,8 +91,8 @@ def compared(
         best: Best | SparseBest = SparseBest(asked, top_k)
     else:
         late = of == "tokens"
-        similarity = embedder.late.config.similarity if late else settings_of(embedder).similarity
-        best = Best(asked, top_k, similarity)
+        settings = cast("Embedder", embedder).late.config if late else settings_of(embedder)
+        best = Best(asked, top_k, settings.similarity)
 
     def vectors() -> Iterator[Any]:
         progress = Progress(count, report, unit="documents")
@@ -101,7 +104,7 @@ def compared(
 
 
 def opened(
-    embedder: Embedder, folder: str | os.PathLike, finer: str | os.PathLike | None = None
+    embedder: "Embedder", folder: str | os.PathLike, finer: str | os.PathLike | None = None
 ) -> Stored:
     """Opens stored vectors of documents, and checks that they are whole and those of a model.
 
@@ -129,7 +132,11 @@ def opened(
 
 
 def nearest_stored(
-    embedder: Embedder, queries: Sequence[str], vectors: Stored, top_k: int, batch_size: int = 32
+    embedder: "AnyEmbedder",
+    queries: Sequence[str],
+    vectors: Stored,
+    top_k: int,
+    batch_size: int = 32,
 ) -> Found:
     """Searches stored documents for queries: as `nearest`, but for the documents.
 
@@ -149,7 +156,7 @@ def nearest_stored(
 
 
 def write(
-    embedder: Embedder,
+    embedder: "AnyEmbedder",
     queries: Mapping[str, str],
     documents: AnyPath | Stored,
     output: str | os.PathLike,
@@ -192,7 +199,7 @@ def write(
 
 
 def _nearest_in_file(
-    embedder: Embedder,
+    embedder: "AnyEmbedder",
     queries: Sequence[str],
     documents: AnyPath,
     top_k: int,
@@ -223,14 +230,14 @@ def check_output(output: str | os.PathLike) -> None:
     paths.check_suffix(output, "TREC runs", (trec.SUFFIX,))
 
 
-def settings_of(embedder: Embedder) -> EmbeddingSettings:
+def settings_of(embedder: "AnyEmbedder") -> EmbeddingSettings:
     """Returns the settings of the vectors that are compared."""
     settings = embedder.settings
     return settings.with_values(normalize=True) if settings.similarity == "cosine" else settings
 
 
 def pair_scores(
-    embedder: Embedder, queries: Sequence[str], documents: Sequence[str], batch_size: int = 32
+    embedder: "Embedder", queries: Sequence[str], documents: Sequence[str], batch_size: int = 32
 ) -> np.ndarray:
     """Returns the scores of pairs of texts by the vectors of their tokens: float32 [N].
 
@@ -257,7 +264,7 @@ def pair_scores(
 
 
 def encoded(
-    embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int, of: str | None = None
+    embedder: "AnyEmbedder", texts: Sequence[str], kind: str, batch_size: int, of: str | None = None
 ) -> Any:
     """Returns the vectors of texts that are compared.
 
@@ -271,11 +278,11 @@ def encoded(
     call = {"dense": _encoded, "tokens": _tokens, "sparse": _weighed}[
         of or stored.kind_of(embedder)
     ]
-    return call(embedder, texts, kind, batch_size)
+    return call(cast("Embedder", embedder), texts, kind, batch_size)
 
 
 def _tokens(
-    embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int
+    embedder: "Embedder", texts: Sequence[str], kind: str, batch_size: int
 ) -> list[np.ndarray]:
     """Returns the vectors of the tokens of texts; a document without text has none."""
     found = embedder.compared_tokens(texts, kind, batch_size)
@@ -284,14 +291,18 @@ def _tokens(
     return found
 
 
-def _encoded(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> np.ndarray:
+def _encoded(
+    embedder: "AnyEmbedder", texts: Sequence[str], kind: str, batch_size: int
+) -> np.ndarray:
     """Returns the vectors of texts with the prompt of their kind; see `prompt_of`."""
     settings = settings_of(embedder)
     prompt = embedding_settings.prompt_of(kind, settings)
     return embedder.texts(texts, settings, batch_size=batch_size, prompt=prompt)
 
 
-def _weighed(embedder: Embedder, texts: Sequence[str], kind: str, batch_size: int) -> SparseVectors:
+def _weighed(
+    embedder: "Embedder", texts: Sequence[str], kind: str, batch_size: int
+) -> SparseVectors:
     """Returns the sparse vectors of texts of a kind; see `_encoded`."""
     prompt = embedding_settings.prompt_of(kind, embedder.settings) or kind
     return embedder.sparse(texts, prompt, batch_size=batch_size)

@@ -35,6 +35,7 @@ from official.utils.paths import AnyPath
 if TYPE_CHECKING:
     from official.saving.embedding_settings import EmbeddingSettings
     from official.serving.vectors.embedder import Embedder
+    from official.serving.vectors.vector_files import AnyEmbedder
 
 FILE = "_vectors.json"
 _TYPES = {"texts": int, "pieces": int, "shape": list, "settings": dict, "format": str}
@@ -55,7 +56,7 @@ def name_of(array: str, number: int, suffix: str = "npy") -> str:
     return f"{array}-{number:05}.{suffix}"
 
 
-def kind_of(embedder: "Embedder", sparse: bool | None = None) -> str:
+def kind_of(embedder: "AnyEmbedder", sparse: bool | None = None) -> str:
     """Returns the kind of the vectors by which a model searches.
 
     Args:

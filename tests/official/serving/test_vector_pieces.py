@@ -16,7 +16,7 @@ import official
 from official.conversion import converted_model, huggingface
 from official.serving import vector_pieces
 from official.serving.vector_pieces import Options
-from official.serving.vectors import embedder
+from official.serving.vectors import vector_files
 from official.utils import atomic
 from official.utils.engines import Engine
 from official.utils.errors import UserError
@@ -49,7 +49,7 @@ def read(folder):
 
 
 def test_pieces_have_the_vectors_and_ids_of_all_texts(folder, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedder, "CHUNK", 4)
+    monkeypatch.setattr(vector_files, "CHUNK", 4)
     path, given = texts
     options, said = Options(str(folder), pooling="mean,max", normalize=True, size=10), []
     vector_pieces.write(options, path, tmp_path / "out", report=said.append)

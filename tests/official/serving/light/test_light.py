@@ -18,10 +18,11 @@ from official.serving.export import int8_loss, litert
 from official.serving.light import folder as files
 from official.serving.light import writing
 from official.serving.light.embedder import LightEmbedder
-from official.serving.light.model import LightModel
+from official.serving.light_model import LightModel
 from official.tokenizers import pair_packing
 from official.utils import json_files, strict
 from official.utils.errors import UserError
+from tests.commands import run
 from tests.official.serving.test_predictor import BERT, XLNET, load
 
 PROMPTS = {"query": "the cat: ", "document": ""}
@@ -77,6 +78,57 @@ def test_the_next_process_needs_no_tensorflow(folder):
     heavy, vectors = done.stdout.splitlines()
     assert heavy == "[]"
     assert vectors == official.load(folder, runtime="litert").encode(TEXTS[:3]).tobytes().hex()
+
+
+COMMAND = """
+import sys
+
+from official.commands import garden
+
+try:
+    garden.run()
+except SystemExit as end:
+    assert not end.code
+print([m for m in ("tensorflow", "keras") if m in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_commands_need_no_tensorflow(folder, tmp_path):
+    """They write what they write with TensorFlow, by the flags for vectors of texts too."""
+    (tmp_path / "texts.tsv").write_text("".join(f"d{i}\t{text}\n" for i, text in enumerate(TEXTS)))
+    (tmp_path / "queries.tsv").write_text("q1\tthe cat\nq2\tdogs ran\n")
+    model, texts = f"--model_dir={folder}", f"--texts={tmp_path / 'texts.tsv'}"
+    asked = f"--queries={tmp_path / 'queries.tsv'}"
+    commands = [
+        ["embed", model, texts, "--output={}/all.npy"],
+        ["embed", model, texts, "--output={}/short.jsonl", "--max_length=7", "--prompt_name=query"],
+        ["search", model, texts, asked, "--output={}/found.run", "--top_k=3"],
+    ]
+    found = {}
+    for name in ("plain", "light"):
+        (tmp_path / name).mkdir()
+        for words in commands:
+            placed = [word.format(tmp_path / name) for word in words]
+            if name == "plain":
+                run("official.commands.garden", *placed, status=0)
+                continue
+            light = [sys.executable, "-c", COMMAND, *placed, "--runtime=litert"]
+            done = subprocess.run(light, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.splitlines()[-1] == "[]"
+        short = (tmp_path / name / "short.jsonl").read_text().splitlines()
+        found[name] = (
+            np.load(tmp_path / name / "all.npy"),
+            np.array([json.loads(line)["vector"] for line in short]),
+            [line.split() for line in (tmp_path / name / "found.run").read_text().splitlines()],
+        )
+    for wanted, light in zip(found["plain"][:2], found["light"][:2], strict=True):
+        np.testing.assert_allclose(light, wanted, rtol=0, atol=1e-5)
+    runs = [found[name][2] for name in ("plain", "light")]
+    scores = [np.array([float(row.pop(4)) for row in run]) for run in runs]
+    assert runs[0] == runs[1] and len(runs[0]) == 6  # and the name of the model
+    np.testing.assert_allclose(*scores, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow

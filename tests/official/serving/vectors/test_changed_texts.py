@@ -8,7 +8,7 @@ import pytest
 import official
 from official.conversion import converted_model, huggingface
 from official.serving import vector_pieces
-from official.serving.vectors import embedder, search
+from official.serving.vectors import search, vector_files
 from official.tasks import text_files
 from official.utils.errors import UserError
 from tests import GOLDEN, changed_files
@@ -53,7 +53,7 @@ def command(request, folder, tmp_path):
     def vectors(path):
         counted = text_files.Counted(path)
         rows = (text for _, text in counted)
-        embedder.write(model.embedder, rows, output, count=counted.count, report=len)
+        vector_files.write(model.embedder, rows, output, count=counted.count, report=len)
         output.unlink()
 
     def searched(path):
@@ -130,5 +130,5 @@ def test_other_numbers_of_texts_are_refused(folder, texts, tmp_path):
         list(counted)
     model = official.load(folder)
     with pytest.raises(UserError, match="there are 1 texts, and not 2 as expected"):
-        embedder.write(model.embedder, iter(["a cat"]), tmp_path / "v.npy", count=2)
+        vector_files.write(model.embedder, iter(["a cat"]), tmp_path / "v.npy", count=2)
     assert not (tmp_path / "v.npy").exists()

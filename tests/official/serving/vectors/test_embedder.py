@@ -12,7 +12,7 @@ from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.compute import length_groups
-from official.serving.vectors import embedder
+from official.serving.vectors import vector_files
 from official.tokenizers.pair_packing import num_specials
 from official.utils.errors import UserError
 from tests import commands, small
@@ -112,7 +112,9 @@ def test_vectors_of_all_layers_are_those_of_each(folder, tmp_path, pooling):
     np.testing.assert_allclose(batches, found, atol=1e-5)
     again = official.load(folder).embedder  # a process computes the same vectors as another
     settings = EmbeddingSettings((pooling,))
-    embedder.write(again, TEXTS, tmp_path / "out.npy", settings=settings, layer="all", report=len)
+    vector_files.write(
+        again, TEXTS, tmp_path / "out.npy", settings=settings, layer="all", report=len
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), found)
 
 
@@ -124,7 +126,7 @@ def test_vectors_of_tokens_of_all_layers(folder, tmp_path):
     for all_layers, one in zip(whole, first, strict=True):
         np.testing.assert_allclose(all_layers.vectors[:, 1], one.vectors, atol=1e-6)
     options = {"tokens": True, "layer": "all", "report": len}
-    embedder.write(loaded.embedder, TEXTS[:1], tmp_path / "out.jsonl", **options)
+    vector_files.write(loaded.embedder, TEXTS[:1], tmp_path / "out.jsonl", **options)
     line = json.loads((tmp_path / "out.jsonl").read_text())
     vectors = np.array([token["vector"] for token in line["tokens"]], np.float32)
     np.testing.assert_allclose(vectors, whole[0].vectors, atol=1e-5)
@@ -161,20 +163,20 @@ def test_vectors_of_tokens_and_the_characters_they_stand_for(folder, layer):
 @pytest.mark.slow
 def test_files_of_vectors(folder, tmp_path, monkeypatch):
     loaded, said = official.load(folder), []
-    monkeypatch.setattr(embedder, "CHUNK", 4)
+    monkeypatch.setattr(vector_files, "CHUNK", 4)
     options = {"layer": 1, "report": said.append}
     first = EmbeddingSettings(("first",))
-    embedder.write(loaded.embedder, TEXTS, tmp_path / "v.npy", settings=first, **options)
+    vector_files.write(loaded.embedder, TEXTS, tmp_path / "v.npy", settings=first, **options)
     array = np.load(tmp_path / "v.npy")
     assert array.dtype == np.float32
     wanted = loaded.encode(TEXTS, pooling="first", layer=1)
     np.testing.assert_allclose(array, wanted, atol=1e-5)
     again = official.load(folder)
-    embedder.write(again.embedder, TEXTS, tmp_path / "v.jsonl", settings=first, **options)
+    vector_files.write(again.embedder, TEXTS, tmp_path / "v.jsonl", settings=first, **options)
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     assert [line["text"] for line in lines] == TEXTS
     np.testing.assert_array_equal(np.float32([line["vector"] for line in lines]), array)
-    embedder.write(loaded.embedder, TEXTS, tmp_path / "t.jsonl", tokens=True, **options)
+    vector_files.write(loaded.embedder, TEXTS, tmp_path / "t.jsonl", tokens=True, **options)
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     token = lines[2]["tokens"][1]
     assert (token["piece"], token["start"], token["end"]) == ("bo", 3, 5)
@@ -203,9 +205,9 @@ def test_what_cannot_be_is_refused(folder, tmp_path):
     with pytest.raises(UserError, match=message):
         loaded.encode(TEXTS, pooling="pooled", layer=1)
     with pytest.raises(UserError, match=r"vectors are written as \.npy or \.npz or \.jsonl"):
-        embedder.check_output(tmp_path / "v.txt", False)
+        vector_files.check_output(tmp_path / "v.txt", False)
     with pytest.raises(UserError, match=r"v\.npy: .* name a \.jsonl file"):
-        embedder.check_output(tmp_path / "v.npy", True)
+        vector_files.check_output(tmp_path / "v.npy", True)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from official.serving import vector_pieces
 from official.serving.export import litert, saved_model
 from official.serving.light import runs
 from official.serving.signatures.inputs import TOKENS
-from official.serving.vectors import embedder
+from official.serving.vectors import vector_files
 from official.serving.vectors.embedder import Embedder
 from official.tokenizers.pair_packing import pack_texts
 from official.utils.errors import UserError
@@ -156,7 +156,7 @@ def test_an_export_has_pooling_projection_and_norm_inside(tmp_path, texts, preci
 
 @pytest.mark.slow
 def test_the_command(folder, texts, vectors, tmp_path, monkeypatch):
-    monkeypatch.setattr(embedder, "CHUNK", 16)
+    monkeypatch.setattr(vector_files, "CHUNK", 16)
     (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
     done = commands.run(
         "official.main", "--mode=embed", f"--model_dir={folder}", f"--texts={tmp_path}/texts.txt",

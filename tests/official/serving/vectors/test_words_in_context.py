@@ -15,7 +15,7 @@ from official.config.heads import ClassificationConfig, Mix
 from official.modeling.model import Model
 from official.saving import checkpoints, named_arrays
 from official.serving.export import saved_model
-from official.serving.vectors import embedder
+from official.serving.vectors import vector_files
 from tests import sentences
 from tests.official.commands.test_export import ask
 from tests.official.serving.test_odd_strings import ODD
@@ -151,13 +151,13 @@ def test_a_state_is_carried_in_python_in_files_and_by_a_signature(
         np.testing.assert_allclose(vector, mean, atol=1e-5)
     fresh = loaded.encode(texts)
     assert np.abs(vectors[0] - fresh[0]).max() < 1e-5 < 1e-2 < np.abs(vectors[-1] - fresh[-1]).max()
-    monkeypatch.setattr(embedder, "CHUNK", 2)
+    monkeypatch.setattr(vector_files, "CHUNK", 2)
     path = tmp_path / "vectors.npy"
-    embedder.write(loaded.embedder, texts, path, state="carry", report=str)
+    vector_files.write(loaded.embedder, texts, path, state="carry", report=str)
     np.testing.assert_allclose(np.load(path), vectors, atol=1e-6)
     path = tmp_path / "tokens.jsonl"
     options = {"tokens": True, "layer": "all", "state": "carry"}
-    embedder.write(loaded.embedder, texts, path, report=str, **options)
+    vector_files.write(loaded.embedder, texts, path, report=str, **options)
     for line, own in zip(path.read_text().splitlines(), tokens, strict=True):
         found = [token["vector"] for token in json.loads(line)["tokens"]]
         np.testing.assert_allclose(np.reshape(found, own.vectors.shape), own.vectors, atol=1e-6)

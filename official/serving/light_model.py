@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from official.evaluation.nearest_vectors import Best, normalized
-from official.saving import embedding_settings
-from official.saving.embedding_settings import PROMPTS
 from official.serving.light.embedder import LightEmbedder
+from official.serving.vectors import search
 from official.utils import given_texts
-from official.utils.batched import batched
 from official.utils.errors import UserError
-from official.utils.progress import Progress, Report
-
-_BLOCK = 4096  # documents that are compared at a time
+from official.utils.progress import Report
 
 
 class LightModel:
@@ -42,7 +37,12 @@ class LightModel:
         self._load = load
 
     @functools.cached_property
-    def _whole(self) -> Any:
+    def whole(self) -> Any:
+        """The model that TensorFlow loads.
+
+        Raises:
+          UserError: there are only the files for LiteRT.
+        """
         if self._load is None:
             raise UserError(
                 f"{self.vectors.folder}: an export for LiteRT has the vectors of texts by its own "
@@ -53,7 +53,7 @@ class LightModel:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self._whole, name)
+        return getattr(self.whole, name)
 
     def encode(
         self,
@@ -72,7 +72,8 @@ class LightModel:
         Args:
           texts: any number of texts.
           batch_size: the number of texts in a batch.
-          pooling: with any value, as with the other arguments, TensorFlow loads the model.
+          pooling: with another value than that of the folder, as with other arguments than those
+            named here, TensorFlow loads the model.
           *arguments: those of `LoadedModel.encode`.
           normalize: whether a vector is divided by its length; None = as the folder has it.
           prompt: the name of a prompt of the folder; None = its default prompt, if it has one.
@@ -86,14 +87,15 @@ class LightModel:
         Raises:
           UserError: as there.
         """
-        own = self.vectors.settings.normalize
-        if pooling is not None or arguments or options or (own and normalize is False):
-            return self._whole.encode(
+        settings = self.vectors.settings.with_values(pooling, normalize, max_length)
+        if arguments or options or not self.vectors.computes(settings):
+            return self.whole.encode(
                 texts, batch_size, pooling, *arguments, normalize=normalize, prompt=prompt,
                 max_length=max_length, report=report, **options,
             )  # fmt: skip
-        vectors = self.vectors.texts(texts, batch_size, prompt, max_length, report)
-        return normalized(vectors) if normalize and not own else vectors
+        return self.vectors.texts(
+            texts, settings, batch_size=batch_size, prompt=prompt, report=report
+        )
 
     def search(
         self,
@@ -113,25 +115,13 @@ class LightModel:
         TensorFlow loads the model.
         """
         if documents is None or sparse or vectors is not None or rescore is not None:
-            return self._whole.search(
+            return self.whole.search(
                 queries, documents, top_k, batch_size, sparse, report, vectors=vectors,
                 rescore=rescore,
             )  # fmt: skip
         given_texts.check_list(queries, "queries")
         given_texts.check_list(documents, "documents")
-        if top_k < 1:
-            raise UserError(f"top_k: {top_k} is less than 1")
-        settings = self.vectors.settings
-        query, document = (embedding_settings.prompt_of(kind, settings) for kind in PROMPTS)
-        best = Best(self._compared(queries, query, batch_size), top_k, settings.similarity)
-        progress = Progress(len(documents), report, unit="documents")
-        for block in batched(documents, _BLOCK):
-            best.add(self._compared(block, document, batch_size))
-            progress(len(block))
+        best = search.nearest(
+            self.vectors, queries, documents, top_k, batch_size, report, len(documents)
+        )
         return best.found
-
-    def _compared(self, texts: Sequence[str], prompt: str | None, batch_size: int) -> np.ndarray:
-        """Returns vectors as their similarity compares them: for cosines they are normalized."""
-        vectors = self.vectors.texts(texts, batch_size, prompt)
-        is_cosine = self.vectors.settings.similarity == "cosine"
-        return normalized(vectors) if is_cosine else vectors
