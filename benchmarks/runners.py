@@ -20,6 +20,7 @@ import threading
 from pathlib import Path
 
 from benchmarks import environments, preprocess
+from official.utils import checksums
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 # What follows the command, for a number of workers.
@@ -65,8 +66,7 @@ def digest(folder: Path) -> str:
     whole = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            whole.update(f"{path.relative_to(folder)} {content}\n".encode())
+            whole.update(f"{path.relative_to(folder)} {checksums.hash_file(path)}\n".encode())
     return whole.hexdigest()
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import official.tokenizers.loading  # noqa: F401  (the workers' models need it)
-from official.serving.vectors import stored
+from official.serving.vectors import stored, vector_files
 from official.serving.vectors.indexes import KINDS, Index, dense
 from official.serving.vectors.stored import FILE
 from official.tasks import text_files
@@ -138,8 +138,6 @@ class Writer:
 
     def __call__(self, piece: Piece) -> tuple[int, int]:
         """Writes a piece; returns the number of its texts, and of those that were cut."""
-        from official.serving.vectors import vector_files
-
         cut = self.embedder.cut
         chunks = zip(vector_files.chunks(piece.ids), vector_files.chunks(piece.texts), strict=True)
         blocks = ((ids, self.vectors(texts)) for ids, texts in chunks)

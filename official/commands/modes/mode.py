@@ -101,12 +101,10 @@ class Vectors(NamedTuple):
     Attributes:
       embedder: computes them.
       settings: their settings, with the values of flags.
-      name: the name of the model.
     """
 
     embedder: Any
     settings: "EmbeddingSettings"
-    name: str
 
 
 def whole_model(options: Values) -> "loaded_model.LoadedModel":
@@ -128,7 +126,6 @@ def vectors(options: Values, whole: bool) -> Vectors:
     Raises:
       UserError: a flag is not for the vectors of this model.
     """
-    from official import config as configs
     from official.serving import loading
     from official.serving.light_model import LightModel
 
@@ -140,9 +137,19 @@ def vectors(options: Values, whole: bool) -> Vectors:
     settings = _settings(options, model.vectors.settings)
     if not model.vectors.computes(settings):
         return _by_tensorflow(options, model.whole)
-    file = paths.path(options.model_dir) / "config.yaml"
-    name = configs.load(file).name if file.exists() else file.parent.name
-    return Vectors(model.vectors, settings, name)
+    return Vectors(model.vectors, settings)
+
+
+def model_name(options: Values, embedder: Any) -> str:
+    """Returns the name of the model of an embedder; of an export for LiteRT, that of its folder."""
+    from official import config as configs
+    from official.serving.light import folder as light
+    from official.serving.light.embedder import LightEmbedder
+
+    if not isinstance(embedder, LightEmbedder):
+        return embedder.config.name
+    folder = paths.path(options.model_dir)
+    return folder.name if light.is_light(folder) else configs.load(folder).name
 
 
 def _by_tensorflow(options: Values, model: "loaded_model.LoadedModel") -> Vectors:
@@ -155,7 +162,7 @@ def _by_tensorflow(options: Values, model: "loaded_model.LoadedModel") -> Vector
         if options.is_given(name):
             kind = "sparse" if embedder.is_sparse else "dense"
             raise UserError(f"--{name}: not supported for {kind} vectors; remove it")
-    return Vectors(embedder, _settings(options, embedder.settings), model.config.name)
+    return Vectors(embedder, _settings(options, embedder.settings))
 
 
 def _settings(options: Values, settings: "EmbeddingSettings") -> "EmbeddingSettings":

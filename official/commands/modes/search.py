@@ -146,7 +146,7 @@ def run(options: Values) -> None:
         embedder = model.embedder
         _pool(options, embedder)
         embedder.settings = model.settings
-        places = (options.output, top_k, model.name, progress.say)
+        places = (options.output, top_k, mode.model_name(options, embedder), progress.say)
         stored = options.vectors and search.opened(embedder, options.vectors, options.rescore)
         known = search.write(embedder, queries, stored or documents, *places, own=not judged)
     print(f"wrote {options.output}: {len(queries):,} queries, {len(known):,} documents")

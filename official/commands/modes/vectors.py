@@ -18,8 +18,8 @@ RUNTIME = Flag(
     "tensorflow",
     "what computes the vectors. litert: LiteRT, in --precision float32 or int8, in one process "
     "with all threads of the CPU. It is the fastest in int8. The model is converted first, "
-    "which takes seconds; what was converted is kept, and the next command starts without "
-    "TensorFlow.",
+    "which takes seconds; what was converted is kept, and without --pieces or --vectors the next "
+    "command starts without TensorFlow.",
     values=RUNTIMES,
 )
 FLAGS = (
