@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from multiprocessing import forkserver
 from pathlib import Path
 
-from tests import ROOT
+from tests import ROOT, two_hosts
 
 CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -38,6 +38,8 @@ class Command:
       options: the arguments.
       environment: variables to set.
       merge: whether standard error goes to `stdout`.
+      host: the network namespace to run in, as `two_hosts.enter` takes it; None = that of this
+        process.
     """
 
     def __init__(
@@ -46,13 +48,15 @@ class Command:
         *options: object,
         environment: Mapping[str, str] | None = None,
         merge: bool = False,
+        host: str | None = None,
     ):
         self._folder = tempfile.TemporaryDirectory()
         self.stdout = Path(self._folder.name, "stdout")
         self.stderr = self.stdout if merge else Path(self._folder.name, "stderr")
         words = [module, *map(str, options)]
         self._process = CONTEXT.Process(
-            target=_execute, args=(words, self.stdout, self.stderr, dict(environment or {}))
+            target=_execute,
+            args=(words, self.stdout, self.stderr, dict(environment or {}), host),
         )
         self._process.start()
 
@@ -127,12 +131,18 @@ class _NoProject:
 
 
 def _execute(
-    words: list[str | Path], stdout: Path, stderr: Path, environment: Mapping[str, str]
+    words: list[str | Path],
+    stdout: Path,
+    stderr: Path,
+    environment: Mapping[str, str],
+    host: str | None,
 ) -> None:
     for descriptor, path in ((1, stdout), (2, stderr)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, descriptor)
         os.close(file)
+    if host:
+        two_hosts.enter(host)
     os.environ.update(environment)
     sys.argv = list(map(str, words))
     if isinstance(words[0], Path):

@@ -20,9 +20,10 @@ from official import config as configs
 from official.config.trainable import LoRA
 from official.data.collection import Measured, Texts
 from official.data.mixture import Data
+from official.distribution import cluster
 from official.distribution.described_slice import DescribedSlice
 from official.modeling.model import Model
-from official.utils import gfile, paths
+from official.utils import gfile, paths, progress
 from official.utils.errors import UserError
 
 NAMES = ("one_device", "mirrored", "multi_worker", "tpu")
@@ -40,7 +41,7 @@ def create(name: str, address: str = "", replicas: int = 0) -> tf.distribute.Str
         same processor, which are slower than one and are meant for tests.
 
     Raises:
-      UserError: the requested devices do not exist.
+      UserError: the requested devices do not exist, or TF_CONFIG does not name the workers.
     """
     if name not in NAMES:
         raise UserError(f"--distribution_strategy={name}: choose one of {', '.join(NAMES)}")
@@ -325,19 +326,7 @@ def _devices(count: int) -> list[str]:
 
 
 def _multi_worker() -> tf.distribute.Strategy:
-    text = os.environ.get("TF_CONFIG")
-    if not text:
-        raise UserError(
-            "--distribution_strategy=multi_worker needs the variable TF_CONFIG, for example "
-            '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, '
-            '"task": {"type": "worker", "index": 0}}'
-        )
-    try:
-        config = json.loads(text)
-        workers, index = config["cluster"]["worker"], int(config["task"]["index"])
-        workers[index]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise UserError(f"TF_CONFIG={text}: {type(error).__name__}: {error}") from None
+    cluster.wait(cluster.read(), progress.say)
     return tf.distribute.MultiWorkerMirroredStrategy()
 
 

@@ -34,6 +34,8 @@ _PAUSES = (0.1, 0.4, 1.6, 6.4, 25.6)  # seconds between tries
 _READ, _WRITE = 512 << 10, 16 << 20  # bytes at once; TensorFlow reads so many
 # TensorFlow's text for such an error in a graph on one machine.
 _REPLACED = "originally returned UnavailableError, and was replaced by InternalError"
+# Lines of a failed graph that say where its operation was made.
+_PLACE = re.compile(r'Graph execution error:|Detected at node |File "|\(most recent call')
 # Their files appear when they are closed, and their renaming is a copy.
 _OBJECT_STORES = ("gs", "s3e", "oss")
 
@@ -156,10 +158,14 @@ def may_pass(error: Exception) -> bool:
 
 
 def words(error: Exception) -> str:
-    """Returns the kind of TensorFlow's error, and the line of its message about a file."""
+    """Returns the kind of TensorFlow's error, and the line of its message about a file.
+
+    Without a file, it is the first line that does not say where the operation was made.
+    """
     said = getattr(error, "message", None) or ""
     kind = "Unavailable" if _REPLACED in said else type(error).__name__.removesuffix("Error")
-    lines = [line.strip() for line in re.sub(r"{{.*?}}", "", said).splitlines() if line.strip()]
+    lines = [line.strip() for line in re.sub(r"{{.*?}}", "", said).splitlines()]
+    lines = [line for line in lines if line and not _PLACE.match(line)]
     line = next((line for line in lines if "://" in line), lines[0] if lines else "")
     return f"{kind}: {line}" if line else kind
 

@@ -46,6 +46,15 @@ def test_what_is_not_there_is_said(arguments, message):
         ("{", "TF_CONFIG={: JSONDecodeError"),
         ('{"cluster": {}}', "KeyError: 'worker'"),
         ('{"cluster": {"worker": ["a:1"]}, "task": {"index": 3}}', "IndexError"),
+        ('{"cluster": {"worker": ["a"]}, "task": {"index": 0}}', "a is not HOST:PORT"),
+        (
+            '{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"index": 0}}',
+            "the job `worker` alone",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"type": "evaluator", "index": 0}}',
+            "the job `worker` alone",
+        ),
     ],
 )
 def test_a_wrong_cluster_is_said(monkeypatch, value, message):

@@ -137,3 +137,16 @@ def test_other_errors_are_raised_at_once(pauses):
     with pytest.raises(tf.errors.DataLossError):
         list(gfile.each(source.read, "flaky://a"))
     assert not pauses
+
+
+def test_words_of_a_failed_graph_are_not_the_place_of_its_operation():
+    """As TensorFlow 2.21 words it when the network to another worker is cut."""
+    message = (
+        "Graph execution error:\n\nDetected at node allgather defined at (most recent call last):\n"
+        '  File "<string>", line 1, in <module>\n\n  File "strategies.py", line 293, in gathered\n'
+        "\nCollective ops is aborted by: Deadline Exceeded\n"
+        "RPC: /tensorflow.CoordinationService/Heartbeat\n\t [[{{node allgather}}]] [Op:__inference]"
+    )
+    error = tf.errors.DeadlineExceededError(None, None, message)
+    wanted = "DeadlineExceeded: Collective ops is aborted by: Deadline Exceeded"
+    assert gfile.words(error) == wanted
