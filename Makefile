@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: help lock demo study-quick test test-slow test-all coverage lint imports types torture parity parity-mteb parity-node buckets parity-environments \
+.PHONY: help lock demo study-quick test test-slow test-all test-2.20 coverage lint imports types torture parity parity-mteb parity-node buckets parity-environments \
   environments bench docs clean always
 
 first = $(shell for p in $(1); do $$p -c 'import ensurepip, venv' >/dev/null 2>&1 && \
@@ -28,6 +28,7 @@ help:
 	@echo "make test         the tests of a few seconds each (minutes)"
 	@echo "make test-slow    the others of up to four seconds each, which CI runs too"
 	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
+	@echo "make test-2.20    short tests of models and training on TensorFlow 2.20 (installs it)"
 	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
 	@echo "make torture      kills, damages, full disks and hostile input, in a slice (some minutes)"
@@ -88,6 +89,18 @@ test-slow: .venv/.ready
 test-all: .venv/.ready
 	$(PYTEST) -m "not xla" tests --ignore=tests/parity
 	$(PYTEST) -m xla tests --ignore=tests/parity
+
+# TensorFlow 2.20 and what it leads to replace 2.21 in an environment of the lock file.
+.venv-2.20/.ready: requirements-dev.lock requirements-2.20.txt
+	$(PYTHON) -m venv --clear .venv-2.20
+	.venv-2.20/bin/python -m pip install $(PIP) --require-hashes -r $<
+	.venv-2.20/bin/python -m pip install $(PIP) -r requirements-2.20.txt
+	.venv-2.20/bin/python -m pip install $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-2.20: .venv-2.20/.ready
+	.venv-2.20/bin/python -m pytest -n $(TEST_PROCESSES) --dist=loadfile -m "not slow" \
+	  $(addprefix tests/official/,data distribution modeling/layers saving training)
 
 # Python traces each line, which doubles the time of these tests: they are not part of `.ci/run`.
 COVERED := $(addprefix tests/official/,config corruption shards tasks tokenizers utils) \

@@ -8,6 +8,7 @@ the shards. The local TPU is one of this machine.
 import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -379,11 +380,32 @@ def connect_tpu(address: str) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0]
+        lacks = _missing_kernels() if address == _LOCAL else ""
         raise UserError(
-            f"--distribution_strategy=tpu: no TPU answers at {address!r} ({reason}); give its "
-            "address with --tpu, or choose one_device or mirrored"
+            f"--distribution_strategy=tpu: no TPU answers at {address!r} ({reason}); {lacks}give "
+            "its address with --tpu, or choose one_device or mirrored"
         ) from None
     return tf.distribute.TPUStrategy(resolver)
+
+
+def _missing_kernels() -> str:
+    """Returns what TensorFlow lacks for the TPU of this machine, and the way out; often nothing.
+
+    tensorflow-tpu and the package tensorflow, which tensorflow-text requires, have files of the
+    same names.
+    """
+    try:
+        package = importlib.metadata.distribution("tensorflow-tpu")
+    except importlib.metadata.PackageNotFoundError:
+        return "for the TPU of this machine, install the extra tpu-runtime; otherwise "
+    for file in package.files or ():
+        if file.name.startswith("libtensorflow") and os.stat(file.locate()).st_size != file.size:
+            again = f"--force-reinstall --no-deps tensorflow-tpu=={package.version}"
+            return (
+                "the package tensorflow has replaced files of tensorflow-tpu, so run `python -m "
+                f"pip install {again}`; otherwise "
+            )
+    return ""
 
 
 def is_tpu(strategy: tf.distribute.Strategy) -> bool:

@@ -39,6 +39,28 @@ def test_what_is_not_there_is_said(arguments, message):
         strategies.create(**arguments)
 
 
+def test_what_the_tpu_of_this_machine_lacks_is_said(tmp_path, monkeypatch):
+    """tensorflow-tpu is not installed, or another package has replaced its library, or neither."""
+    with pytest.raises(
+        UserError, match="install the extra tpu-runtime; otherwise give its address"
+    ):
+        strategies.create("tpu")
+    monkeypatch.syspath_prepend(tmp_path)
+    library = tmp_path / "tensorflow" / "libtensorflow_cc.so.2"
+    information = tmp_path / "tensorflow_tpu-2.20.0.dist-info"
+    for folder in (library.parent, information):
+        folder.mkdir()
+    (information / "METADATA").write_text("Name: tensorflow_tpu\nVersion: 2.20.0\n")
+    (information / "RECORD").write_text("tensorflow/libtensorflow_cc.so.2,sha256=0,10\n")
+    library.write_bytes(bytes(20))
+    command = "install --force-reinstall --no-deps tensorflow-tpu==2.20.0`; otherwise give its"
+    with pytest.raises(UserError, match=command):
+        strategies.create("tpu")
+    library.write_bytes(bytes(10))
+    with pytest.raises(UserError, match=r"\); give its address"):
+        strategies.create("tpu")
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
