@@ -28,7 +28,7 @@ help:
 	@echo "make test         the tests of a few seconds each (minutes)"
 	@echo "make test-slow    the others of up to four seconds each, which CI runs too"
 	@echo "make test-all     all tests: whole runs, kills, several workers, benchmarks too"
-	@echo "make test-2.20    short tests of models and training on TensorFlow 2.20 (installs it)"
+	@echo "make test-2.20    some of the short tests on TensorFlow 2.20 (installs it)"
 	@echo "make coverage     the share of lines that the tests of the data side run, with its floor"
 	@echo "make lint         ruff, the import rules of pyproject.toml, and types (mypy)"
 	@echo "make torture      kills, damages, full disks and hostile input, in a slice (some minutes)"
@@ -100,7 +100,7 @@ test-all: .venv/.ready
 
 test-2.20: .venv-2.20/.ready
 	.venv-2.20/bin/python -m pytest -n $(TEST_PROCESSES) --dist=loadfile -m "not slow" \
-	  $(addprefix tests/official/,data distribution modeling/layers saving training)
+	  $(addprefix tests/official/,distribution saving tokenizers training)
 
 # Python traces each line, which doubles the time of these tests: they are not part of `.ci/run`.
 COVERED := $(addprefix tests/official/,config corruption shards tasks tokenizers utils) \
