@@ -45,7 +45,7 @@ def test_workers_wait_until_all_have_been_started(workers, monkeypatch):
     threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(3)]
     threads[0].start()
     threads[1].start()
-    assert not waited[1].wait(3)
+    assert not waited[1].wait(1.5)
     threads[2].start()
     for thread, each in zip(threads, waited, strict=True):
         assert each.wait(30)
