@@ -17,7 +17,7 @@ from official.utils.errors import UserError
 _EXAMPLE = (
     '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 )
-_ANSWER_SECONDS = 5.0  # for a connection, to a host that may not be there
+_ANSWER_SECONDS = 2.0  # for a connection, to a host that may not be there
 _SECONDS_BETWEEN_CALLS = 0.5
 _SHOWN = 5  # workers that a line names
 
