@@ -4,7 +4,6 @@ Each end of the cable is a TUN device, so what a process on one host sends to th
 the kernel's own TCP, with its timers and its repetitions.
 """
 
-import contextlib
 import ctypes
 import fcntl
 import heapq
@@ -15,7 +14,6 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 
@@ -133,16 +131,6 @@ class Cable:
             os.write(end, packet)
         else:
             self.lost += 1
-
-
-@contextlib.contextmanager
-def connected(delay: float, loss: float) -> Iterator[Cable]:
-    """Two hosts with a cable while the block runs; see `Cable`."""
-    cable = Cable(delay, loss)
-    try:
-        yield cable
-    finally:
-        cable.close()
 
 
 def _check(status: int) -> None:

@@ -23,11 +23,12 @@ LIMIT = 60  # seconds until both have stopped
 
 @pytest.fixture
 def cable():
-    with contextlib.ExitStack() as stack:
-        try:
-            yield stack.enter_context(two_hosts.connected(delay=0.02, loss=0.01))
-        except OSError as error:
-            pytest.skip(f"this process may not make a network: {error}")
+    try:
+        cable = two_hosts.Cable(delay=0.02, loss=0.01)
+    except OSError as error:
+        pytest.skip(f"this process may not make a network: {error}")
+    with contextlib.closing(cable):
+        yield cable
 
 
 @pytest.fixture

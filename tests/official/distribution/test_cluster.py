@@ -10,6 +10,7 @@ from official.distribution import cluster
 from official.distribution.cluster import Cluster
 from official.utils import progress
 from official.utils.errors import UserError
+from tests.end_to_end.test_multi_worker import free_ports
 
 
 def listener(address):
@@ -24,11 +25,7 @@ def listener(address):
 def workers():
     """Addresses of three workers that nobody uses, one of them of IPv6 if there is any."""
     hosts = ["localhost", "127.0.0.1", "[::1]" if socket.has_dualstack_ipv6() else "localhost"]
-    sockets = [socket.create_server(("localhost", 0)) for _ in hosts]
-    addresses = [f"{h}:{s.getsockname()[1]}" for h, s in zip(hosts, sockets, strict=True)]
-    for each in sockets:
-        each.close()
-    return addresses
+    return [f"{host}:{port}" for host, port in zip(hosts, free_ports(3), strict=True)]
 
 
 def test_workers_wait_until_all_have_been_started(workers, monkeypatch):
