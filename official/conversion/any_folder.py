@@ -2,6 +2,8 @@
 
 import os
 
+import numpy as np
+
 from official.saving import embedding_settings, generation_settings, model_folder
 from official.saving.model_folder import ModelFolder
 from official.utils import paths, progress
@@ -38,6 +40,13 @@ def open_folder(
 
     converted = huggingface.read(path)
     source = str(path)
+    # They go to the first who asks, and are not in memory any longer than there.
+    unasked = [dict(converted.variables)]
+
+    def variables() -> tuple[dict[str, np.ndarray], str]:
+        again = unasked or [dict(huggingface.read(path).variables)]
+        return again.pop(), source
+
     embedding = converted.embedding or embedding_settings.of_values({}, converted.config, source)
     opened = ModelFolder(
         path=path,
@@ -50,7 +59,7 @@ def open_folder(
         generation=generation_settings.of_values(converted.generation, source),
         embedding=embedding,
         has_embedding=converted.embedding is not None,
-        variables=lambda: (converted.variables, source),
+        variables=variables,
     )
     report(
         f"{folder}: a folder of transformers, converted in memory (official.convert writes the "

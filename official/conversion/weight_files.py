@@ -14,6 +14,7 @@ comes first, in old files after the name of the model. Safetensors of some versi
 part.
 """
 
+import contextlib
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-import safetensors
+from safetensors import SafetensorError
 
 from official.conversion import hdf5
 from official.conversion.mapping import LazyTensors
@@ -30,6 +31,7 @@ from official.conversion.torch_files import SHORT_FLOATS, TorchFile
 from official.utils import json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.safetensors_file import SafetensorsFile
 
 SAFETENSORS = "model.safetensors"
 TORCH = "pytorch_model.bin"
@@ -54,28 +56,28 @@ class _Safetensors(LazyTensors):
     def __init__(self, path: AnyPath):
         self.source = path
         paths.check_file(path, max_bytes=None)
+        self._copy = contextlib.ExitStack()
         try:
-            # the open file stays readable after the copy is removed
-            with paths.local_copy(path) as file:
-                self._handle = safetensors.safe_open(file, framework="np").__enter__()
-                self._index = dict.fromkeys(self._handle.keys())
-                self.by_tf = (self._handle.metadata() or {}).get("format") == "tf"
-        except (OSError, MemoryError, safetensors.SafetensorError) as error:
+            self._file = SafetensorsFile(self._copy.enter_context(paths.local_copy(path)))
+            self._index = dict.fromkeys(self._file.names)
+            self.by_tf = self._file.metadata.get("format") == "tf"
+        except (OSError, MemoryError, SafetensorError) as error:
             raise UserError(f"{path} is broken ({error}): copy or download it again") from None
 
     def __getitem__(self, name: str) -> np.ndarray:
         try:
-            stored = str(self._handle.get_slice(name).get_dtype())
+            stored = self._file.stored_type(name)
             if not stored.startswith(_SHORT):
-                return self._handle.get_tensor(name)
-        except (AttributeError, TypeError, ValueError, safetensors.SafetensorError) as error:
+                return self._file.tensor(name)
+        except (AttributeError, OSError, TypeError, ValueError, SafetensorError) as error:
             raise UserError(f"{self.source}: tensor {name} cannot be read: {error}") from None
         raise UserError(
             f"{self.source}: tensor {name} cannot be read: it is stored as {stored}: {SHORT_FLOATS}"
         )
 
     def close(self) -> None:
-        self._handle = None
+        self._file.close()
+        self._copy.close()
 
 
 class _Keras(LazyTensors):

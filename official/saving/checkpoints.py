@@ -33,6 +33,7 @@ import safetensors.numpy
 from official.utils import atomic, checksums, errors, json_files, paths
 from official.utils.errors import UserError
 from official.utils.paths import AnyPath
+from official.utils.safetensors_file import SafetensorsFile
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-(\d{8,})$")
@@ -300,9 +301,9 @@ def _load(path: AnyPath, optimizer: bool) -> Checkpoint:
         with paths.local_copy(file) as copied:
             if checksums.hash_file(copied) != state["sha256"]:
                 raise UserError(f"{file}: damaged (its SHA-256 is not the one in {_STATE})")
-            with safetensors.safe_open(copied, framework="numpy") as stream:
-                names = [n for n in stream.keys() if optimizer or not n.startswith(_STATE_OF_RUN)]  # noqa: SIM118
-                arrays = {name: stream.get_tensor(name) for name in names}
+            with contextlib.closing(SafetensorsFile(copied)) as stored:
+                names = [n for n in stored.names if optimizer or not n.startswith(_STATE_OF_RUN)]
+                arrays = {name: stored.tensor(name) for name in names}
     except (OSError, safetensors.SafetensorError) as error:
         raise json_files.unreadable(file, error) from None
     if not optimizer:

@@ -44,7 +44,8 @@ class ModelFolder:
       generation: the defaults of generation.
       embedding: the settings of the vectors of texts.
       has_embedding: whether a file has such settings.
-      variables: reads the variables of the checkpoint by path, and says where they are from.
+      variables: reads the variables of the checkpoint by path, into a dictionary of the caller's,
+        and says where they are from.
     """
 
     path: AnyPath
@@ -55,7 +56,7 @@ class ModelFolder:
     generation: generation_settings.GenerationDefaults
     embedding: embedding_settings.EmbeddingSettings
     has_embedding: bool
-    variables: Callable[[], tuple[Mapping[str, np.ndarray], str]]
+    variables: Callable[[], tuple[dict[str, np.ndarray], str]]
 
     @classmethod
     def open(cls, model_dir: str | os.PathLike, checkpoint: str = "best") -> "ModelFolder":
@@ -70,9 +71,9 @@ class ModelFolder:
             together.
         """
 
-        def variables() -> tuple[Mapping[str, np.ndarray], str]:
+        def variables() -> tuple[dict[str, np.ndarray], str]:
             loaded = checkpoints.load(path, checkpoint)
-            return loaded.variables, str(loaded.path)
+            return dict(loaded.variables), str(loaded.path)
 
         path = paths.path(model_dir)
         config = config_of(path)

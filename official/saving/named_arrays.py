@@ -43,12 +43,15 @@ def assign(
 
 
 def initialize(
-    variables: Mapping[str, keras.Variable], arrays: Mapping[str, np.ndarray], source: str
+    variables: Mapping[str, keras.Variable], arrays: dict[str, np.ndarray], source: str
 ) -> None:
-    """Like `assign`, for variables of `keras_private.uninitialized_variables`."""
+    """Like `assign`, for variables of `keras_private.uninitialized_variables`.
+
+    The arrays are taken out of their dictionary, one after another: no weights are twice in memory.
+    """
     check({path: tuple(variable.shape) for path, variable in variables.items()}, arrays, source)
     for path, variable in variables.items():
-        keras_private.initialize(variable, arrays[path])
+        keras_private.initialize(variable, arrays.pop(path))
 
 
 def check(
