@@ -4,7 +4,7 @@ Shapes: N texts, D dimensions.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,6 @@ from typing_extensions import override
 from official.saving.embedding_settings import EmbeddingSettings
 from official.serving.export.saved_model import LABELS
 from official.serving.predictor import Predictor
-from official.serving.signatures.inputs import Signature
 from official.utils import paths
 from official.utils.errors import UserError
 
@@ -121,7 +120,7 @@ class ExportedModel(Predictor):
             rows = self._rows(head, [list(prompts)], batch_size, "generate")
             return [text.decode() for text in rows.get("text", ())]
         given = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0, **draws}
-        values = self._signature(head, "sample")(
+        values = self._signature(head, "sample", alone=False)(
             tf.constant(list(prompts)),
             tf.constant(given["temperature"], tf.float32),
             tf.constant(given["top_k"], tf.int32),
@@ -142,7 +141,9 @@ class ExportedModel(Predictor):
         return _Head(method, _HeadConfig(kind, self._labels))
 
     @override
-    def _signature(self, head: Any, name: str, no_answers: bool | None = None) -> Signature:
+    def _signature(
+        self, head: Any, name: str, alone: bool, no_answers: bool | None = None
+    ) -> Callable[..., dict[str, tf.Tensor]]:
         if no_answers is not None:
             raise UserError("no_answers: an export has this inside; remove it")
         graph, names = self._graphs[name], _INPUTS[name]

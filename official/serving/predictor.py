@@ -7,16 +7,19 @@ Shapes: N texts, questions or documents, K choices.
 """
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from official.modeling.layers import kernels
 from official.modeling.objectives.base import Objective
 from official.saving.served_model import ServedModel
 from official.serving import zero_shot
+from official.serving.compute import first_call
 from official.serving.compute.precision import Weights
 from official.serving.signatures import texts as text_signatures
 from official.serving.signatures.inputs import ServingContext, Signature
@@ -111,6 +114,8 @@ TEXTS, WORDS = "tag", "tag_words"
 _PAIR_LOGITS = "pair_logits"  # a signature that no export has
 _HAS = 0.5  # the lowest probability of one of several labels that a text has
 _NO_ROWS = np.zeros(0, np.float32)
+# The most characters of a batch that is not computed in groups, with the padding to its longest.
+_FEW = 2048
 
 
 class Predictor:
@@ -127,7 +132,7 @@ class Predictor:
         self.max_length = source.max_length
         self.task = source.task
         self._source = source
-        self._signatures: dict[tuple[str, str, bool | None], Signature] = {}
+        self._signatures: dict[tuple[str, str, bool | None], first_call.Function] = {}
 
     def classify(
         self,
@@ -310,7 +315,8 @@ class Predictor:
         given_texts.check_list(questions, "questions")
         contexts = [contexts] * len(questions) if isinstance(contexts, str) else contexts
         questions, contexts = given_texts.same_length(questions=questions, contexts=contexts)
-        graph = self._signature(head, "answer", no_answers)
+        alone = _alone(list(zip(questions, contexts, strict=True)), batch_size)
+        graph = self._signature(head, "answer", alone, no_answers)
         answers: list[Answer] = []
         for rows in given_texts.slices(len(questions), batch_size):
             outputs = graph(tf.constant(questions[rows]), tf.constant(contexts[rows]))
@@ -355,7 +361,11 @@ class Predictor:
             given_texts.plain(several, f"choices: row {number}")
             for number, several in enumerate(choices)
         ]
-        graph = self._signature(head, "choose")
+        given = zip(contexts, questions, choices, strict=True)
+        alone = _alone(
+            [(c, q, choice) for c, q, several in given for choice in several], batch_size
+        )
+        graph = self._signature(head, "choose", alone)
         results: dict[int, Choice] = {}
         # The questions of a batch have the same number of choices.
         order = sorted(range(len(choices)), key=lambda row: len(choices[row]))
@@ -397,11 +407,12 @@ class Predictor:
         head = self._objective("tag", task)
         given_texts.check_list(texts, "texts")
         name = signature_of(texts)
+        graph = self._signature(head, name, _alone(texts, batch_size))
         results: list[list[Entity]] = [[] for _ in texts]
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         for part in given_texts.slices(len(order), batch_size):
             rows = [texts[row] for row in order[part]]
-            found = entities_of(self._signature(head, name), name, rows)
+            found = entities_of(graph, name, rows)
             for row, entities in zip(order[part], found, strict=True):
                 results[row] = entities
         return results
@@ -444,8 +455,10 @@ class Predictor:
 
         Rows are sorted by length first. Without a name it is the signature of texts or of pairs.
         """
-        graph = self._signature(head, name or ("single", "pair")[len(texts) - 1])
-        order = np.argsort([sum(map(len, row)) for row in zip(*texts, strict=True)], kind="stable")
+        rows = list(zip(*texts, strict=True))
+        name = name or ("single", "pair")[len(texts) - 1]
+        graph = self._signature(head, name, _alone(rows, batch_size))
+        order = np.argsort([sum(map(len, row)) for row in rows], kind="stable")
         batches = []
         for part in given_texts.slices(len(order), batch_size):
             inputs = (tf.constant([values[row] for row in order[part]]) for values in texts)
@@ -456,21 +469,52 @@ class Predictor:
             for key in (batches[0] if batches else ())
         }
 
-    def _signature(self, head: Objective, name: str, no_answers: bool | None = None) -> Signature:
-        """Returns a signature of an export of the head; `no_answers` overrides the task's."""
+    def _signature(
+        self, head: Objective, name: str, alone: bool, no_answers: bool | None = None
+    ) -> Callable[..., dict[str, tf.Tensor]]:
+        """Returns what computes a signature of an export of the head.
+
+        Args:
+          head: the objective.
+          name: the name of the signature.
+          alone: whether it computes the only batch of something, of few texts; see `first_call`.
+          no_answers: overrides that of the task; None = as there.
+        """
         key = head.name, name, no_answers
         if key not in self._signatures:
-            source = self._source
-            if no_answers is not None:
-                task = {**source.task, "no_answers": no_answers}
-                source = dataclasses.replace(source, task=task)
-            weights = Weights([self.model.encoder, head])
-            context = ServingContext(**vars(source), weights=weights, head=head)
+            self._signatures[key] = self._function(head, name, no_answers)
+        return functools.partial(self._signatures[key], alone=alone)
+
+    def _function(self, head: Objective, name: str, no_answers: bool | None) -> first_call.Function:
+        source = self._source
+        if no_answers is not None:
+            source = dataclasses.replace(source, task={**source.task, "no_answers": no_answers})
+        weights = Weights([self.model.encoder, head])
+
+        def signature(groups: bool) -> Signature:
+            context = ServingContext(**vars(source), weights=weights, head=head, groups=groups)
             if name == _PAIR_LOGITS:
-                self._signatures[key] = text_signatures.pair_logits(context)
-            else:
-                self._signatures[key] = module_of(head.config.type).signatures(context)[name]
-        return self._signatures[key]
+                return text_signatures.pair_logits(context)
+            return module_of(head.config.type).signatures(context)[name]
+
+        def untrained(*inputs: tf.Tensor, function: Callable) -> dict[str, tf.Tensor]:
+            with kernels.using(gradients=False):
+                return function(*inputs)
+
+        # Groups are functions of their own, which are traced even where this one is not.
+        eager, graph = signature(groups=False).python_function, signature(groups=True)
+        return first_call.Function(
+            functools.partial(untrained, function=eager),
+            functools.partial(untrained, function=graph),
+        )
+
+
+def _alone(rows: Sequence[Sequence], batch_size: int) -> bool:
+    """Whether rows of texts are the only batch, and so few that they take little memory in one."""
+    if len(rows) > batch_size:
+        return False
+    longest = max((sum(map(len, row)) for row in rows), default=0)
+    return len(rows) * longest <= _FEW
 
 
 def signature_of(texts: Sequence) -> str:
@@ -500,11 +544,11 @@ def _check_words(number: int, text: Sequence[str]) -> None:
             raise UserError(f"texts: text {number} has a word that is not a string: {word!r}")
 
 
-def entities_of(graph: Signature, name: str, texts: Sequence) -> list[list[Entity]]:
+def entities_of(graph: Callable, name: str, texts: Sequence) -> list[list[Entity]]:
     """Returns the entities of each text.
 
     Args:
-      graph: the signature.
+      graph: computes the signature.
       name: `TEXTS` or `WORDS`.
       texts: the texts of a batch, as `name` says.
     """

@@ -18,6 +18,7 @@ Shapes: R rows, I input size, O output size, V vocabulary, E embedding size.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -79,7 +80,6 @@ class Int8Linear(keras.Layer):
         self.integers = tf.Variable(integers, trainable=False)
         self.scale = tf.Variable(scale[0], trainable=False)
         self.bias = bias
-        self._graph = tf.function(self._map, autograph=False)  # `product` needs a graph
         self.built = True
 
     @classmethod
@@ -95,7 +95,21 @@ class Int8Linear(keras.Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """Maps x float32 [..., I] to [..., O]."""
-        return self._graph(x) if tf.executing_eagerly() else self._map(x)
+        map_rows = self._graph if tf.executing_eagerly() else self._map
+        size, width = self.integers.shape
+        if x.shape.rank == 2:
+            return map_rows(x)
+        y = map_rows(tf.reshape(x, [-1, size]))
+        return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [width]], axis=0))
+
+    @functools.cached_property
+    def _graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """`_map` of any number of rows, traced once, where there is no graph: `product` needs one.
+
+        Layers cannot share it, because the operation keeps the packed matrix.
+        """
+        rows = tf.TensorSpec([None, self.integers.shape[0]], tf.float32)
+        return tf.function(self._map, autograph=False).get_concrete_function(rows)
 
     def by_columns(self, inputs: Sequence[tf.Tensor], sizes: Sequence[int]) -> list[tf.Tensor]:
         """See `Linear`. There is one product of all inputs: each product packs the whole matrix."""
@@ -108,14 +122,10 @@ class Int8Linear(keras.Layer):
             for x, y, size, end in zip(inputs, outputs, sizes, ends, strict=False)
         ]
 
-    def _map(self, x: tf.Tensor) -> tf.Tensor:
-        size, width = self.integers.shape
-        flat = x.shape.rank == 2
-        integers, largest = rounded(x if flat else tf.reshape(x, [-1, size]))
+    def _map(self, rows: tf.Tensor) -> tf.Tensor:
+        integers, largest = rounded(rows)
         y = product(integers, self.integers, self.scale) * largest
-        if self.bias is not None:
-            y += self.bias
-        return y if flat else tf.reshape(y, tf.concat([tf.shape(x)[:-1], [width]], axis=0))
+        return y if self.bias is None else y + self.bias
 
 
 class Int8Table(keras.Layer):

@@ -124,7 +124,7 @@ class Embedder:
       pool_factor: how many times fewer vectors documents have than tokens; see
         `compared_tokens`.
       repeatable: whether each batch has the same bits whenever it is computed. By default the first
-        one may differ by rounding: see `first_call`.
+        ones may differ by rounding: see `first_call`.
 
     Raises:
       UserError: LiteRT has no such precision, or the encoder is an ELMo.
@@ -665,7 +665,8 @@ class Embedder:
         dtype = tf.string if self.tokenizer.reads_words else tf.int32
         signature = [tf.TensorSpec([None], dtype), tf.TensorSpec([None], tf.int64)]
         if self._lite is None:
-            self._graphs[key] = first_call.Function(outputs, signature)
+            graph = tf.function(outputs, input_signature=signature, autograph=False)
+            self._graphs[key] = first_call.Function(outputs, graph)
         else:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
             function = litert.Function(computed, variables, self._lite)

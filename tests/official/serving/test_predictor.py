@@ -10,7 +10,7 @@ import official
 from official import config as configs
 from official import tokenizers
 from official.saving import checkpoints, model_folder, named_arrays
-from official.serving.compute import precision
+from official.serving.compute import first_call, precision
 from official.serving.signatures import inputs, table
 from official.tokenizers.pair_packing import pack_arrays
 from official.utils.errors import UserError
@@ -185,6 +185,52 @@ def test_choices(tmp_path):
     batch = (tf.constant(x[None], tf.int32) for x in (ids, np.ones_like(ids), types))
     expected = server(loaded)["tokens"](*batch)["probabilities"]
     np.testing.assert_allclose(actual["probabilities"], expected, **CLOSE)
+
+
+LABELED = {"classification", "multi_label", "token_classification"}
+# Numbers that a head of each type says of texts.
+CALLS = {
+    "classification": lambda m: [p for x in m.classify(TEXTS, SECOND) for p in x[1].values()],
+    "multi_label": lambda m: [p for x in m.classify(TEXTS) for p in x[1].values()],
+    "regression": lambda m: m.score(TEXTS),
+    "ranking": lambda m: m.rank("the dog", TEXTS),
+    "span_answer": lambda m: [x.score for x in m.answer(["the dog?"], "The cat sat. " * 9)],
+    "multiple_choice": lambda m: m.choose(TEXTS[:1], ["who?"], [["cat", "dog"]])[0].probabilities,
+    "token_classification": lambda m: [x.score for found in m.tag(TEXTS) for x in found],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", CALLS)
+def test_first_calls_run_without_a_graph(head, tmp_path, monkeypatch):
+    names = ["O", "B-X", "I-X"] if head == "token_classification" else ["a", "b", "c"]
+    named = {"labels": names} if head in LABELED else {}
+    loaded = load(tmp_path, {"type": head, **named}, doc_stride=4, max_query_length=5)
+    eager = noted(loaded.model, monkeypatch)
+    first, *others = (np.array(CALLS[head](loaded)) for _ in range(first_call.EAGER_CALLS + 2))
+    assert eager == [True] * first_call.EAGER_CALLS + [False]
+    assert first.size
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=0, atol=2e-6)
+
+
+def noted(model, monkeypatch):
+    """Whether each call of the encoder is eager; the list grows with the calls."""
+    encode, eager = model.encode_as_read, []
+    monkeypatch.setattr(
+        model,
+        "encode_as_read",
+        lambda *args, **options: eager.append(tf.executing_eagerly()) or encode(*args, **options),
+    )
+    return eager
+
+
+def test_many_texts_and_long_ones_are_computed_in_groups(tmp_path, monkeypatch):
+    loaded = load(tmp_path, {"type": "regression"})
+    eager = noted(loaded.model, monkeypatch)
+    loaded.score([*TEXTS, "dog " * 100])
+    loaded.score(TEXTS)
+    assert eager == [False]
 
 
 @pytest.mark.slow

@@ -51,6 +51,20 @@ def test_scales_are_those_of_the_call():
         np.testing.assert_allclose(function(), exact, rtol=1e-6)
 
 
+def test_a_map_is_traced_once_for_rows_of_any_number(monkeypatch):
+    kernel, bias = RNG.normal(size=(16, 8)).astype(np.float32), np.arange(8, dtype=np.float32)
+    layer, plain = int8.Int8Linear(kernel, tf.constant(bias)), int8.rounded
+    calls = []
+    monkeypatch.setattr(int8, "rounded", lambda x: calls.append(tf.executing_eagerly()) or plain(x))
+    for shape in ((3, 16), (2, 5, 16), (1, 16), (2, 1, 3, 16)):
+        x = RNG.normal(size=shape).astype(np.float32)
+        expected = x @ np.asarray(layer.kernel) + bias
+        y = layer(x)
+        assert y.shape == (*shape[:-1], 8)
+        np.testing.assert_allclose(y, expected, rtol=0, atol=0.02 * np.abs(x).max() * 16**0.5)
+    assert calls == [False]
+
+
 def test_rows_are_rounded_each_by_its_own_scale():
     x = RNG.normal(size=(4, 30)).astype(np.float32) * [[1], [1e-6], [1e6], [0]]
     actual, largest = (v.numpy() for v in int8.rounded(tf.constant(x, tf.float32)))

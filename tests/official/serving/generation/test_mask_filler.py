@@ -51,7 +51,7 @@ def test_batches_and_progress(bert):
     assert model.fill_mask([]) == []
 
 
-def test_all_calls_but_the_first_run_in_the_graph(hf, tmp_path, monkeypatch):
+def test_all_calls_but_the_first_run_in_a_graph(hf, tmp_path, monkeypatch):
     model, texts = fill_masks.loaded(hf / "bert_pretraining", tmp_path / "model")
     monkeypatch.setattr(first_call, "EAGER_SPLITS", 1)
     eager = []
@@ -63,7 +63,9 @@ def test_all_calls_but_the_first_run_in_the_graph(hf, tmp_path, monkeypatch):
     note = lambda: eager.append(tf.executing_eagerly())  # noqa: E731
     noted(MaskFiller, "encoded")
     noted(type(model.tokenizer), "tokenize_with_offsets")
-    for expected in ([True, True], [False, False], []):  # the second time while they are traced
+    traced_one_after_another = [True, True], [False, True], [True], [True], [False], []
+    assert first_call.EAGER_CALLS == 4
+    for expected in traced_one_after_another:
         eager.clear()
         fill_masks.compare(model.fill_mask(texts), EXPECTED["bert_pretraining"])
         assert eager == expected
