@@ -38,6 +38,7 @@ from scipy import optimize, stats
 
 LEVEL = 0.05  # the level of all claims of a study together
 POWER = 0.8
+MOST_PAIRS = 50  # more seeds are not worth a difference
 BETTER, WORSE, EQUIVALENT, OPEN, VOID = VERDICTS = (
     "better", "worse", "equivalent", "open", "void",
 )  # fmt: skip
@@ -381,6 +382,33 @@ def shown_difference(error: float, freedom: int, level: float = LEVEL) -> float:
       level: of the two-sided test.
     """
     return error * _difference_in_errors(freedom, level)
+
+
+def deciding_pairs(
+    difference: Difference, margin: float | None = None, level: float = LEVEL
+) -> int | None:
+    """Returns how many seeds would decide a difference of this size with a probability of 80%.
+
+    The variance is taken to be as it was found.
+
+    Args:
+      difference: the difference that was found.
+      margin: within which two variants are equivalent; None = they never are.
+      level: of the tests.
+
+    Returns:
+      The number of seeds; None if that is not known, or more than `MOST_PAIRS`.
+    """
+    if difference.pairs < 2 or math.isnan(difference.error):
+        return None
+    room = -math.inf if margin is None else margin - abs(difference.mean)
+    for pairs in range(difference.pairs + 1, MOST_PAIRS + 1):
+        error = difference.error * math.sqrt(difference.pairs / pairs)
+        freedom = difference.freedom * (pairs - 1) // (difference.pairs - 1)
+        differs = shown_difference(error, freedom, level) <= abs(difference.mean)
+        if differs or shown_margin(error, freedom, level) <= room:
+            return pairs
+    return None
 
 
 def shown_margin(error: float, freedom: int, level: float = LEVEL) -> float:

@@ -22,6 +22,7 @@ from experiments.study_runs import Result, read_results
 from official.utils import atomic
 from official.utils.errors import UserError
 
+_SENTENCES = 10
 _PAGES = Path(__file__).resolve().parents[1] / "configs" / study_page.FOLDER
 
 
@@ -352,17 +353,67 @@ def findings(folder: Path) -> str:
         results = read_results(file)
         sections.append(markdown(study, results))
         verdicts += ((study, each) for each in judged(study, results))
-    settled = [each for _, each in verdicts if not each.exploratory]
-    others = [each for _, each in verdicts if each.exploratory]
-    lines = ["# Findings", "", f"Verdicts: {counted(settled)}", ""]
+    settled = [pair for pair in verdicts if not pair[1].exploratory]
+    others = [pair for pair in verdicts if pair[1].exploratory]
+    lines = ["# Findings", "", f"Verdicts: {counted(each for _, each in settled)}", ""]
     if others:
-        lines += [f"Exploratory: {counted(others)}", ""]
-    lines.append(_INTRODUCTION)
-    decided = (claims.BETTER, claims.WORSE, claims.EQUIVALENT)
-    rows = [_row(*pair) for pair in verdicts if pair[1].verdict.verdict in decided]
-    lines += ["## What is known", "", *_HEAD, *rows, "", *sections]
-    rows = [_row(*pair) for pair in verdicts if pair[1].verdict.verdict not in decided]
-    return "\n".join([*lines, "## Open and void", "", *_HEAD, *rows, ""])
+        lines += [f"Exploratory: {counted(each for _, each in others)}", ""]
+    lines += [_INTRODUCTION, "## What is known", ""]
+    known = sorted(filter(_is_decided, settled), key=_size, reverse=True)
+    lines += [f"{n}. {_sentence(*pair)}" for n, pair in enumerate(known[:_SENTENCES], 1)]
+    lines += ["", *_HEAD, *(_row(*pair) for pair in filter(_is_decided, settled)), ""]
+    if found := [_row(*pair) for pair in filter(_is_decided, others)]:
+        lines += ["## What was explored", "", *_HEAD, *found, ""]
+    lines += [*sections, "## Open and void", ""]
+    lines += [f"{_HEAD[0]} what would decide it |", f"{_HEAD[1]}---|"]
+    rest = [pair for pair in verdicts if not _is_decided(pair)]
+    return "\n".join([*lines, *(f"{_row(*pair)} {_deciding(*pair)} |" for pair in rest), ""])
+
+
+def _is_decided(pair: tuple[Study, Judged]) -> bool:
+    return pair[1].verdict.verdict in (claims.BETTER, claims.WORSE, claims.EQUIVALENT)
+
+
+def _size(pair: tuple[Study, Judged]) -> float:
+    """Returns the share of the steps that a difference is worth, either way, to sort by."""
+    worth = pair[1].worth
+    return -1.0 if math.isnan(worth) else abs(worth)
+
+
+def _sentence(study: Study, each: Judged) -> str:
+    """Returns a decided link in words."""
+    part, measure = each.verdict, study.measures[each.claim.by]
+    first, second, by = (
+        study.words.get(name, f"`{name}`")
+        for name in (part.link.first, part.link.second, each.claim.by)
+    )
+    unit = "" if measure.higher else " nats"
+    low, high = sorted(map(abs, part.difference.interval()))
+    if part.verdict == claims.EQUIVALENT:
+        says = f"{by} is within {measure.margin:g}{unit} of that with {second}"
+        bounds = _interval(part.difference)
+    else:
+        higher = (part.difference.mean > 0) == measure.higher
+        says = f"{by} is {abs(part.difference.mean):.3g}{unit} {'higher' if higher else 'lower'}"
+        says += f" than with {second}"
+        bounds = f"95%: {low:.3g} to {high:.3g}"
+    worth = "" if math.isnan(each.worth) else f", worth {abs(each.worth):.0%} of the steps"
+    claimed = "as claimed" if part.agrees else "unlike the claim"
+    return f"With {first}, {says} ({bounds}){worth}: {claimed}. [{_title(study)}]({_anchor(study)})"
+
+
+def _deciding(study: Study, each: Judged) -> str:
+    """Returns what would decide a link that is open or void."""
+    part = each.verdict
+    if part.verdict == claims.VOID:
+        return "a measure whose controls come out"
+    if part.difference.pairs < 2:
+        return "more than one seed"
+    margin = study.measures[each.claim.by].margin
+    pairs = claims.deciding_pairs(part.difference, margin, part.level)
+    if pairs is None:
+        return f"more than {claims.MOST_PAIRS} seeds, or a larger margin"
+    return f"{pairs} seeds, if the difference is as found"
 
 
 _HEAD = (
@@ -386,13 +437,16 @@ _INTRODUCTION = (
 
 def _row(study: Study, each: Judged) -> str:
     """Returns a row of the tables of all studies, with a link to the section."""
-    # The anchor that Markdown gives to the title of the section.
-    anchor = re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
     part = each.verdict
     return (
-        f"| [{_title(study)}](#{anchor}) | {part.link} | {each.claim.by} | {_words(each)} | "
+        f"| [{_title(study)}]({_anchor(study)}) | {part.link} | {each.claim.by} | {_words(each)} | "
         f"{_interval(part.difference)} | {_worth(each)} |"
     )
+
+
+def _anchor(study: Study) -> str:
+    """Returns the link to a section: the anchor that Markdown gives to its title."""
+    return "#" + re.sub(r"[^\w -]", "", study.about.lower()).replace(" ", "-")
 
 
 def main(arguments: list[str] | None = None) -> None:

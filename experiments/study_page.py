@@ -265,6 +265,7 @@ class Study:
       phrases: the lexicon of variants with `corruption.unit: phrase`.
       paper: the figures that the paper reports.
       note: why the results may differ from the paper's; a paragraph of the findings page.
+      words: what sentences call variants and measures, by name.
     """
 
     name: str
@@ -279,6 +280,7 @@ class Study:
     phrases: Phrases = Phrases()
     paper: Paper | None = None
     note: str = ""
+    words: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         if len(self.variants) < 2:
@@ -319,6 +321,8 @@ class Study:
                         raise ValueError(
                             f"{key}.{i}.order: {link} needs measures.{claim.by}.margin"
                         )
+        for name in self.words:
+            strict.one_of("words", name, [*self.variants, *self.measures])
         for figure, by_variant in (self.paper.figures if self.paper else {}).items():
             for name in by_variant:
                 strict.one_of(f"paper.figures.{figure}", name, self.variants)

@@ -228,3 +228,34 @@ def test_the_power_is_what_is_promised(count, variants):
         equal += verdicts(order, scale=Scale(True, margin), **values)[0].verdict == EQUIVALENT
     assert 0.72 <= found / 400 <= 0.88
     assert 0.72 <= equal / 400 <= 0.88
+
+
+@pytest.mark.parametrize("effect, level", [(2.0, 0.05), (1.0, 0.05), (0.7, 0.01)])
+def test_the_seeds_that_decide_find_a_difference_in_80_percent(effect, level):
+    """`effect` is the mean of a paired difference in its standard deviations."""
+    found = claims.Difference(mean=-effect, error=1 / math.sqrt(3), freedom=2, pairs=3)
+    pairs = claims.deciding_pairs(found, level=level)
+    # The difference is no smaller than this margin.
+    assert claims.deciding_pairs(found, effect / 2, level) == pairs
+    draw, shares = np.random.default_rng(0), []
+    for count in (pairs - 1, pairs):
+        studies = draw.normal(-effect, 1, (40_000, count))
+        shares.append((stats.ttest_1samp(studies, 0, axis=1).pvalue < level).mean())
+    assert shares[0] < 0.81 and shares[1] > 0.79 and shares[0] < shares[1]
+
+
+def test_the_seeds_that_decide_show_a_margin_where_that_takes_fewer():
+    found = claims.Difference(mean=0.1, error=1 / math.sqrt(3), freedom=2, pairs=3)
+    pairs = claims.deciding_pairs(found, margin=1.5)
+    assert 3 < pairs < claims.MOST_PAIRS
+    assert claims.deciding_pairs(found) is None  # 788 seeds would find it
+    draw = np.random.default_rng(0)
+    studies = draw.normal(0, 1, (40_000, pairs))
+    room = 1.4 - np.abs(studies.mean(1))
+    errors = studies.std(1, ddof=1) / math.sqrt(pairs)
+    assert (stats.t.sf(room / errors, pairs - 1) < claims.LEVEL).mean() > 0.79
+
+
+def test_seeds_that_nobody_has_decide_nothing():
+    assert claims.deciding_pairs(claims.Difference(0.5, math.nan, 0, 1)) is None
+    assert claims.deciding_pairs(claims.Difference(0.0, 0.1, 2, 3)) is None

@@ -192,13 +192,34 @@ def test_findings_begin_with_what_is_decided_and_end_with_the_rest(study, tmp_pa
     lines = "".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in results())
     (tmp_path / "made.jsonl").write_text(lines)
     page = report.findings(tmp_path)
-    first, section, last = re.split(r"^## A study\n|^## Open and void\n", page, flags=re.M)
-    assert "\nVerdicts: 0 better, 0 worse, 0 equivalent, 0 open, 0 void\n" in first
-    assert "\nExploratory: 1 better, 0 worse, 0 equivalent, 1 open, 0 void\n" in first
+    known, explored, section, last = re.split(
+        r"^## What was explored\n|^## A study\n|^## Open and void\n", page, flags=re.M
+    )
+    assert "\nVerdicts: 0 better, 0 worse, 0 equivalent, 0 open, 0 void\n" in known
+    assert "\nExploratory: 1 better, 0 worse, 0 equivalent, 1 open, 0 void\n" in known
     link = "[A study](#a-study)"
-    assert f"| {link} | two > one | loss | **better**, as claimed (" in first
-    assert f"| {link} | three > one | sst2 | **open** (" in last
-    assert page.count(link) == 2 and link not in section
+    assert f"| {link} | two > one | loss | **better**, as claimed (" in explored
+    row = next(line for line in last.splitlines() if "three > one" in line)
+    assert row.startswith(f"| {link} | three > one | sst2 | **open** (")
+    # The differences are 1, 2 and 3 points, so the mean is twice the SD.
+    assert row.endswith("| 5 seeds, if the difference is as found |")
+    assert page.count(link) == 2 and link not in section + known
+
+
+def test_what_is_known_is_said_in_words(controlled, tmp_path, monkeypatch):
+    study, made = controlled
+    words = {"one": "one thing", "two": "two things", "loss": "the loss"}
+    monkeypatch.setattr(report, "_PAGES", tmp_path)
+    monkeypatch.setattr(study_page, "load", lambda _: dataclasses.replace(study, words=words))
+    lines = "".join(json.dumps(dataclasses.asdict(r)) + "\n" for r in made)
+    (tmp_path / "made.jsonl").write_text(lines)
+    page = report.findings(tmp_path)
+    assert "What was explored" not in page
+    sentences = re.findall(r"^\d+\. (.*)$", page, re.MULTILINE)
+    assert sentences == [
+        "With two things, the loss is 0.247 nats lower than with one thing (95%: 0.232 to 0.261), "
+        "worth 41% of the steps: as claimed. [A study](#a-study)"
+    ]
 
 
 def test_the_page_of_findings_is_made_of_the_results(tmp_path):

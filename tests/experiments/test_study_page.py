@@ -103,6 +103,7 @@ def test_the_fingerprint_is_of_what_is_settled_before_the_runs(tmp_path):
     first = load(tmp_path, PAGE).fingerprint("mini")
     assert len(first) == 12
     words = PAGE.replace("about: ", "about: another ") + "note: a note\n"
+    words += "words: {rate_15: few masks, sst2: the accuracy}\n"
     assert load(tmp_path, words).fingerprint("mini") == first
     # A default that is written down is the same page.
     said = PAGE.replace("{task: sst2}", "{task: sst2, seeds: 1}")
