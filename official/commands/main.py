@@ -127,10 +127,25 @@ def main(argv: list[str]) -> None:
     errors.require(FLAGS, *mode.required, mode=FLAGS.mode)
     if FLAGS.sweep and FLAGS.mode != "train_and_eval":
         raise errors.UserError("--sweep compares evaluations: it needs --mode=train_and_eval")
+    _warn_of_others(FLAGS.mode)
     if engine:
         embed.run(options, engine)
     else:
         mode.run(options)
+
+
+def _warn_of_others(chosen: str) -> None:
+    """Names the flags that were given and are for other modes."""
+    own = {flag.name for flag in MODES[chosen].flags}
+    others: dict[str, list[str]] = {}
+    for name, mode in MODES.items():
+        for flag in mode.flags:
+            if flag.name not in own and FLAGS[flag.name].present:
+                others.setdefault(flag.name, []).append(name)
+    for flag_name, modes in others.items():
+        errors.warn(
+            f"--{flag_name}: --mode={chosen} does not read it; it is for {', '.join(modes)}"
+        )
 
 
 run = command_line.Command(

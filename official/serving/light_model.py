@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from official.serving.light import folder
 from official.serving.light.embedder import LightEmbedder
 from official.serving.vectors import search
 from official.utils import given_texts
-from official.utils.errors import UserError
 from official.utils.progress import Report
 
 
@@ -44,10 +44,7 @@ class LightModel:
           UserError: there are only the files for LiteRT.
         """
         if self._load is None:
-            raise UserError(
-                f"{self.vectors.folder}: an export for LiteRT has the vectors of texts by its own "
-                "settings alone: load the model folder for anything else"
-            )
+            raise folder.alone(self.vectors.folder)
         return self._load()
 
     def __getattr__(self, name: str) -> Any:

@@ -24,6 +24,7 @@ from official.serving.compute.precision import round_weights
 from official.serving.export import litert
 from official.serving.generation import generator, mask_filler
 from official.serving.generation.generator import Generator
+from official.serving.light import folder as light
 from official.serving.predictor import OBJECTIVES, Predictor
 from official.serving.vectors import search
 from official.serving.vectors.embedder import Embedder, TokenVectors
@@ -403,6 +404,8 @@ def load(
     ):
         if value not in known:
             raise UserError(f"{name}: {value!r} is not one of {', '.join(known)}")
+    if light.is_light(paths.path(model_dir)):
+        raise light.alone(paths.path(model_dir))
     lite = precision if runtime == "litert" else None
     if lite is not None:
         litert.check(lite)

@@ -103,10 +103,7 @@ class LightEmbedder:
         """
         settings = settings or self.settings
         if layer is not None or state != "fresh" or not self.computes(settings):
-            raise UserError(
-                f"{self.folder}: has the vectors of texts by its own settings alone: load the "
-                "model folder for others"
-            )
+            raise files.alone(self.folder)
         before = settings.prompt(prompt)
         given_texts.check_texts(texts, batch_size)
         longest = self._longest(settings.max_length)

@@ -60,6 +60,14 @@ def is_light(folder: AnyPath) -> bool:
     return (folder / TEXTS).exists() and (folder / MODEL).exists()
 
 
+def alone(folder: AnyPath) -> UserError:
+    """Returns the error of what needs a whole model where there are only the files for LiteRT."""
+    return UserError(
+        f"{folder}: an export for LiteRT has the vectors of texts by its own settings alone: load "
+        "the model folder for anything else"
+    )
+
+
 def missing_packages() -> list[str]:
     """Returns the names of the packages that are needed and not installed."""
     return [name for module, name in PACKAGES.items() if importlib.util.find_spec(module) is None]

@@ -258,6 +258,15 @@ def test_models_that_need_more_are_loaded_whole(tmp_path, monkeypatch):
     assert not (tmp_path / "other" / "litert").exists()
 
 
+def test_an_export_is_no_whole_model(folder):
+    """Wherever one is needed, the message says what to load."""
+    official.load(folder, runtime="litert")
+    cached = files.cached(folder, checkpoints.digest(folder), "float32")
+    for whole in (loaded_model.load, lambda path: official.load(path).whole):
+        with pytest.raises(UserError, match="an export for LiteRT .* load the model folder"):
+            whole(cached)
+
+
 def test_the_examples_are_texts_of_several_languages():
     """Their ids are what the package is held to."""
     assert len(int8_loss.TEXTS) == 10 and sum(text.isascii() for text in int8_loss.TEXTS) == 6
