@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, *_REQUIRED)
-    where = execution.from_flags(argv)
+    where = execution.from_flags(argv, lambda: corpus.expand(options.input))
     from tfrecords_tools.vocabulary import phrases
 
     phrases.build(

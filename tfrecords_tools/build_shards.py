@@ -38,7 +38,7 @@ def define_flags() -> None:
         "phase", None, "the number of the phase of the config, from 1; default: all are alike", 1
     )
     flags.DEFINE_string("tokenizer", None, "tokenizer folder")
-    execution.define_flags()
+    execution.define_flags(of_size=False)
     flags.DEFINE_integer(
         "num_shards", 0, "number of shards; 0 = by the size of the examples", lower_bound=0
     )

@@ -46,7 +46,7 @@ With --workers=N or --runner=NAME -- OPTIONS, every command gives the same bytes
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -86,7 +86,6 @@ _TASKS = {
     "span": "squad1 and squad2",
     "choice": "race, swag, dream and choice",
 }
-SMALL_BYTES = 8 << 20  # of files that are done before the processes of workers have started
 _NEEDED = "its files: --train_file, --validation_file, --test_file"
 
 
@@ -219,23 +218,9 @@ def choose_execution(
     Raises:
       UserError: the flags contradict each other.
     """
-    where = execution.from_flags(argv, options)
     texts = [options.queries, options.documents] if options.task == "ranking" else []
     given = [*files.values(), *(paths.join(options.input, name) for name in texts)]
-    if options.workers is None and not where.engine and _are_small(given):
-        return Execution()
-    return where
-
-
-def _are_small(given: Iterable[AnyPath]) -> bool:
-    """Returns whether files, and the files in folders, have fewer than `SMALL_BYTES` together."""
-    size = 0
-    for path in given:
-        for file in path.rglob("*") if path.is_dir() else [path]:
-            size += file.stat().st_size
-            if size >= SMALL_BYTES:
-                return False
-    return True
+    return execution.from_flags(argv, lambda: given, options)
 
 
 _REQUIRED = ("task", "tokenizer", "output")
@@ -299,7 +284,7 @@ _BAD_ROWS = Flag("skip_bad_rows", bool, False, "leave out and count rows that ca
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the flags of this command."""
     flag_table.define(_PLACES, values)
-    execution.define_flags(values, "the number of cores, or 1 for files of less than 8 MB")
+    execution.define_flags(values)
     flag_table.define((*_SIZES, *span.FLAGS, *_FILES), values)
     for module in (labelled_text, ranking, embedding, multiple_choice, text_to_text, tagging):
         flag_table.define(module.FLAGS, values)

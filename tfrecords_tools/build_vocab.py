@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
     """Runs the command line."""
     options = flags.FLAGS
     errors.require(options, *_REQUIRED)
-    where = execution.from_flags(argv)
+    where = execution.from_flags(argv, lambda: corpus.expand(options.input))
     if where.workers:
         # TensorFlow is slow to load, so the process that workers are forked from loads it
         # meanwhile.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMPRESSED = (".gz", ".zst")
 PARQUET = ".parquet"
 # The package that a kind of file needs, and its name for pip.
+RATIO = 4  # about the size of text over its packed size
 _PACKAGES = {".zst": "zstandard", PARQUET: "pyarrow"}
 # A few bytes may unpack to thousands of times as many.
 _READ_AT_ONCE = 4 << 10

@@ -226,7 +226,8 @@ def test_small_files_start_no_processes(folder, monkeypatch):
     assert _execution(folder, "--task=rte", "--workers=3") == Execution(3)
     beam = _execution(folder, "--task=rte", "--runner=beam", "--", "--direct_num_workers=2")
     assert beam == Execution(engine=Engine("beam", ("--direct_num_workers=2",)))
-    monkeypatch.setattr(build_task_shards, "SMALL_BYTES", 3 * len("text\tlabel\n"))
+    for path in folder.glob("*.tsv"):
+        os.truncate(path, 3 << 20)
     assert _execution(folder, "--task=rte") == Execution(6)
     assert _execution(folder, "--task=rte", "--test_file=") == Execution()
     with pytest.raises(UserError, match="unexpected argument 'more'"):
@@ -242,7 +243,8 @@ def test_the_texts_of_a_ranking_and_of_folders_count_too(folder, monkeypatch):
     ranked = ("--task=ranking", "--validation_file=run", "--queries=run", "--documents=texts.tsv")
     read = ("--task=race", "--validation_file=")
     assert _execution(folder, *ranked) == _execution(folder, *read) == Execution()
-    monkeypatch.setattr(build_task_shards, "SMALL_BYTES", 100)
+    os.truncate(folder / "texts.tsv", 8 << 20)
+    os.truncate(folder / "train" / "middle" / "1.txt", 8 << 20)
     assert _execution(folder, *ranked) == _execution(folder, *read) == Execution(6)
 
 

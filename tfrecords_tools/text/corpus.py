@@ -36,7 +36,6 @@ GROUPS = 16  # in a corpus that is large enough; a larger one has groups of the 
 CHUNK_BYTES = 1 << 20
 SHARED_CHUNK_BYTES = RANGES_IN_GROUP * MAX_RANGE_BYTES
 _PACKED = -1
-_PACKED_RATIO = 4  # about the size of text over its packed size
 _OTHER_FORMATS = {".bz2", ".json", ".pdf", ".tar", ".tgz", ".xz", ".zip"}
 
 
@@ -149,7 +148,7 @@ class Corpus:
         order = np.arange(len(files))
         if seed is not None:
             order = host_seeding.numpy_rng(seed).permutation(len(files))
-        weights = lengths[order] * np.where(packed[order], _PACKED_RATIO, 1)
+        weights = lengths[order] * np.where(packed[order], packed_files.RATIO, 1)
         total = int(weights.sum())
         count = max(1, total // (size * RANGES_IN_GROUP))
         # Groups of about equal size: each range is in the group in which its first byte is.

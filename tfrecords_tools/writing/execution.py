@@ -4,13 +4,13 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from absl import flags
 
-from official.utils import paths, runner_flags
+from official.utils import packed_files, paths, runner_flags
 from official.utils.engines import Engine
 from official.utils.parallel import Pool
 from official.utils.paths import AnyPath
@@ -19,6 +19,7 @@ from tfrecords_tools.writing import folders
 if TYPE_CHECKING:
     from tfrecords_tools.writing.shuffle import Runner
 
+SMALL_BYTES = 8 << 20  # of input that is done before the processes of workers have started
 _RUNS = "runs"
 
 
@@ -126,30 +127,34 @@ def _empty(folder: AnyPath) -> None:
             path.unlink()
 
 
-def define_flags(
-    values: flags.FlagValues = flags.FLAGS, workers: str = "the number of cores"
-) -> None:
+def define_flags(values: flags.FlagValues = flags.FLAGS, of_size: bool = True) -> None:
     """Defines `--workers` and `--runner`.
 
     Args:
       values: the flag values to define them in.
-      workers: the default of `--workers`, in words, for the help text.
+      of_size: whether the default of `--workers` depends on the size of the input.
     """
+    small = f", or 1 for files of less than {SMALL_BYTES >> 20} MB" if of_size else ""
     flags.DEFINE_integer(
         "workers",
         None,
-        f"number of processes; default: {workers}",
+        f"number of processes; default: the number of cores{small}",
         lower_bound=1,
         flag_values=values,
     )
     runner_flags.flag().define(values)
 
 
-def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> Execution:
+def from_flags(
+    argv: Sequence[str],
+    files: Callable[[], Iterable[AnyPath]] | None = None,
+    values: flags.FlagValues = flags.FLAGS,
+) -> Execution:
     """Returns the `Execution` that the flags select.
 
     Args:
       argv: the arguments that absl has not parsed.
+      files: finds the input, files and folders, if the default depends on its size.
       values: the flags.
 
     Raises:
@@ -158,7 +163,26 @@ def from_flags(argv: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> E
     engine = runner_flags.engine(argv, values)
     if engine:
         return Execution(engine=engine)
+    if values.workers is None and files is not None and _are_small(files()):
+        return Execution()
     return Execution(values.workers or os.cpu_count() or 1)
+
+
+def _are_small(given: Iterable[AnyPath]) -> bool:
+    """Returns whether files, and the files in folders, have fewer than `SMALL_BYTES` together.
+
+    A packed file counts as large as its text may be, and a pipe has any number of bytes.
+    """
+    size = 0
+    for path in given:
+        for file in path.rglob("*") if path.is_dir() else [path]:
+            if not (file.is_file() or file.is_dir()):
+                return False
+            packed = packed_files.is_packed(file)
+            size += file.stat().st_size * (packed_files.RATIO if packed else 1)
+            if size >= SMALL_BYTES:
+                return False
+    return True
 
 
 def _done(work: AnyPath) -> list[AnyPath]:
