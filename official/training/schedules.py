@@ -138,10 +138,13 @@ def make(recipe: config.Recipe, steps: int) -> Schedule:
 def shortfall(recipe: config.Recipe, steps: int) -> str | None:
     """Returns what to say of a run that ends in its warm-up; None = it does not.
 
-    A schedule that is longer than the run is meant to go on in another one.
+    A schedule that is longer than the run is meant to go on in another one. At a rate of 0 the
+    warm-up changes nothing.
     """
     schedule = recipe.schedule
-    if schedule.steps or schedule.type == "inverse_sqrt" or schedule.warmup_steps <= steps:
+    if schedule.warmup_steps <= steps or not recipe.optimizer.learning_rate:
+        return None
+    if schedule.steps or schedule.type == "inverse_sqrt":
         return None
     return (
         f"the run has {steps:,} steps and its warm-up {schedule.warmup_steps:,}: the learning rate "

@@ -94,6 +94,8 @@ def test_a_run_that_ends_in_its_warm_up_says_so():
         config.Schedule(warmup_steps=1000, type="inverse_sqrt"),
     ):
         assert schedules.shortfall(dataclasses.replace(recipe, schedule=other), 300) is None
+    still = dataclasses.replace(recipe.optimizer, learning_rate=0.0)
+    assert schedules.shortfall(dataclasses.replace(recipe, optimizer=still), 300) is None
 
 
 def test_a_schedule_may_be_longer_than_the_run():
