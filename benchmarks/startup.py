@@ -75,8 +75,10 @@ def _once(words: Sequence[str]) -> tuple[float, float, float]:
         )
         ended = threading.Event()
         watching = pool.submit(_peak, process.pid, ended)
-        _, status, usage = os.wait4(process.pid, 0)
-        ended.set()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        finally:
+            ended.set()  # also on Ctrl-C: the pool waits for its thread
         seconds = time.monotonic() - started
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
