@@ -40,12 +40,14 @@ def open_folder(
 
     converted = huggingface.read(path)
     source = str(path)
-    # They go to the first who asks, and are not in memory any longer than there.
-    unasked = [dict(converted.variables)]
+    # The first call takes the variables: a model that is built has them already. Others convert the
+    # folder again.
+    converted_variables = [dict(converted.variables)]
 
     def variables() -> tuple[dict[str, np.ndarray], str]:
-        again = unasked or [dict(huggingface.read(path).variables)]
-        return again.pop(), source
+        if converted_variables:
+            return converted_variables.pop(), source
+        return dict(huggingface.read(path).variables), source
 
     embedding = converted.embedding or embedding_settings.of_values({}, converted.config, source)
     opened = ModelFolder(

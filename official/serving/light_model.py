@@ -44,7 +44,7 @@ class LightModel:
           UserError: there are only the files for LiteRT.
         """
         if self._load is None:
-            raise folder.alone(self.vectors.folder)
+            raise folder.no_whole_model(self.vectors.folder)
         return self._load()
 
     def __getattr__(self, name: str) -> Any:

@@ -404,8 +404,9 @@ def load(
     ):
         if value not in known:
             raise UserError(f"{name}: {value!r} is not one of {', '.join(known)}")
-    if light.is_light(paths.path(model_dir)):
-        raise light.alone(paths.path(model_dir))
+    path = paths.path(model_dir)
+    if light.is_light(path):
+        raise light.no_whole_model(path)
     lite = precision if runtime == "litert" else None
     if lite is not None:
         litert.check(lite)
@@ -415,7 +416,7 @@ def load(
     if precision == "float32":
         # TensorFlow computes float32 products with 10 bits of mantissa on GPUs that have TF32.
         tf.config.experimental.enable_tensor_float_32_execution(False)
-    source = ServedModel.of(open_folder(model_dir, checkpoint), precision)
+    source = ServedModel.of(open_folder(path, checkpoint), precision)
     if precision == "int8":
         round_weights(source.model)
     return LoadedModel(source, lite)

@@ -114,8 +114,8 @@ TEXTS, WORDS = "tag", "tag_words"
 _PAIR_LOGITS = "pair_logits"  # a signature that no export has
 _HAS = 0.5  # the lowest probability of one of several labels that a text has
 _NO_ROWS = np.zeros(0, np.float32)
-# The most characters of a batch that is not computed in groups, with the padding to its longest.
-_FEW = 2048
+# The most characters of a batch, padded to its longest text, that is computed without groups.
+_EAGER_CHARACTERS = 2048
 
 
 class Predictor:
@@ -132,7 +132,7 @@ class Predictor:
         self.max_length = source.max_length
         self.task = source.task
         self._source = source
-        self._signatures: dict[tuple[str, str, bool | None], first_call.Function] = {}
+        self._signatures: dict[tuple[str, str, bool | None], Callable] = {}
 
     def classify(
         self,
@@ -485,7 +485,10 @@ class Predictor:
             self._signatures[key] = self._function(head, name, no_answers)
         return functools.partial(self._signatures[key], alone=alone)
 
-    def _function(self, head: Objective, name: str, no_answers: bool | None) -> first_call.Function:
+    def _function(
+        self, head: Objective, name: str, no_answers: bool | None
+    ) -> Callable[..., dict[str, tf.Tensor]]:
+        """Makes what `_signature` returns, but for `alone`."""
         source = self._source
         if no_answers is not None:
             source = dataclasses.replace(source, task={**source.task, "no_answers": no_answers})
@@ -497,16 +500,15 @@ class Predictor:
                 return text_signatures.pair_logits(context)
             return module_of(head.config.type).signatures(context)[name]
 
-        def untrained(*inputs: tf.Tensor, function: Callable) -> dict[str, tf.Tensor]:
-            with kernels.using(gradients=False):
-                return function(*inputs)
-
         # Groups are functions of their own, which are traced even where this one is not.
         eager, graph = signature(groups=False).python_function, signature(groups=True)
-        return first_call.Function(
-            functools.partial(untrained, function=eager),
-            functools.partial(untrained, function=graph),
-        )
+        function = first_call.Function(eager, graph)
+
+        def computed(*inputs: tf.Tensor, alone: bool) -> dict[str, tf.Tensor]:
+            with kernels.using(gradients=False):
+                return function(*inputs, alone=alone)
+
+        return computed
 
 
 def _alone(rows: Sequence[Sequence], batch_size: int) -> bool:
@@ -514,7 +516,7 @@ def _alone(rows: Sequence[Sequence], batch_size: int) -> bool:
     if len(rows) > batch_size:
         return False
     longest = max((sum(map(len, row)) for row in rows), default=0)
-    return len(rows) * longest <= _FEW
+    return len(rows) * longest <= _EAGER_CHARACTERS
 
 
 def signature_of(texts: Sequence) -> str:

@@ -1,7 +1,7 @@
 """Functions whose first calls run without their graph."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -31,6 +31,14 @@ class Function:
         self._graph = graph
         self._left = eager
 
+    @classmethod
+    def of(
+        cls, function: Callable, signature: Sequence[Any], eager: int = EAGER_CALLS
+    ) -> "Function":
+        """Returns a function whose graph is traced from it, for inputs of the specs `signature`."""
+        graph = tf.function(function, input_signature=signature, autograph=False)
+        return cls(function, graph, eager)
+
     def __call__(self, *inputs: Any, alone: bool) -> Any:
         """Calls the function.
 
@@ -50,12 +58,13 @@ def split_with_offsets(tokenizer: Tokenizer) -> Callable[[tf.Tensor, bool], Toke
     Without a graph a call takes some 0.2 s, however short the texts are, and tracing takes as long
     as some `EAGER_SPLITS` of them.
     """
-    texts = tf.TensorSpec([None], tf.string)
-
-    def split(special: bool) -> Function:
-        function = functools.partial(tokenizer.tokenize_with_offsets, special=special)
-        graph = tf.function(function, input_signature=[texts], autograph=False)
-        return Function(function, graph, EAGER_SPLITS)
-
-    by_special = {special: split(special) for special in (False, True)}
+    signature = [tf.TensorSpec([None], tf.string)]
+    by_special = {
+        special: Function.of(
+            functools.partial(tokenizer.tokenize_with_offsets, special=special),
+            signature,
+            EAGER_SPLITS,
+        )
+        for special in (False, True)
+    }
     return lambda texts, special: by_special[special](texts, alone=True)

@@ -102,10 +102,9 @@ class MaskFiller:
         self.mask_id = mask_id
         self.weights = weights or Weights([self._encoder, self._head])
         tokens, number = tf.RaggedTensorSpec([None, None], tf.int32), tf.TensorSpec([], tf.int32)
-        signature = [tokens, number, tf.TensorSpec([None], tf.int32)]
-        graph = tf.function(self._of_tokens, input_signature=signature, autograph=False)
+        candidates = tf.TensorSpec([None], tf.int32)
         self._split = first_call.split_with_offsets(source.tokenizer)
-        self.best_of_tokens = first_call.Function(self._of_tokens, graph)
+        self.best_of_tokens = first_call.Function.of(self._of_tokens, [tokens, number, candidates])
 
     def tokens(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of strings [B] with the masks that they spell, int32 [B, None]."""

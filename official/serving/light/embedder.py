@@ -103,7 +103,7 @@ class LightEmbedder:
         """
         settings = settings or self.settings
         if layer is not None or state != "fresh" or not self.computes(settings):
-            raise files.alone(self.folder)
+            raise files.no_whole_model(self.folder)
         before = settings.prompt(prompt)
         given_texts.check_texts(texts, batch_size)
         longest = self._longest(settings.max_length)

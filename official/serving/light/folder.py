@@ -60,7 +60,7 @@ def is_light(folder: AnyPath) -> bool:
     return (folder / TEXTS).exists() and (folder / MODEL).exists()
 
 
-def alone(folder: AnyPath) -> UserError:
+def no_whole_model(folder: AnyPath) -> UserError:
     """Returns the error of what needs a whole model where there are only the files for LiteRT."""
     return UserError(
         f"{folder}: an export for LiteRT has the vectors of texts by its own settings alone: load "

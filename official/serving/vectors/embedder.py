@@ -665,8 +665,7 @@ class Embedder:
         dtype = tf.string if self.tokenizer.reads_words else tf.int32
         signature = [tf.TensorSpec([None], dtype), tf.TensorSpec([None], tf.int64)]
         if self._lite is None:
-            graph = tf.function(outputs, input_signature=signature, autograph=False)
-            self._graphs[key] = first_call.Function(outputs, graph)
+            self._graphs[key] = first_call.Function.of(outputs, signature)
         else:
             variables = [variable.value for variable in self.model.variables_by_path().values()]
             function = litert.Function(computed, variables, self._lite)
